@@ -470,6 +470,12 @@ class ClientConfig(Config):
     the driver asks for another one. A batch write gets one for twice its `jobTtl`, if that is
     longer."""
 
+    @property
+    def shows_proof(self) -> bool:
+        """True if these settings prove something to the nodes, or have the nodes prove it: then no
+        name of a user is believed."""
+        return any((self.access_file, self.tls_cert, self.tls_ca, self.token_file))
+
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
         if self.token and self.token_file:

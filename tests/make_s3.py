@@ -24,13 +24,15 @@ object is a file, a key is the path of the file below its bucket: `s3://data/x`,
 `webhdfs:///data/x` and `paxosblock fs cat /data/x` are one file, at once.
 
 ```console
-$ paxosblock cluster up
-$ paxosblock gateway --namenodes 127.0.0.1:9870 --s3-listen 127.0.0.1:9878 &
-$ eval "$(paxosblock admin s3-key)"      # AWS_ACCESS_KEY_ID and so on, for this shell
-$ aws s3 mb s3://data
-$ aws s3 cp notes.txt s3://data/notes.txt
+$ paxosblock cluster up                  # it prints the variables of your key
+$ eval "$(paxosblock admin s3-key)"      # so does this; here they are put into this shell
+$ aws --endpoint-url http://127.0.0.1:9878 s3 mb s3://data
+$ aws --endpoint-url http://127.0.0.1:9878 s3 cp notes.txt s3://data/notes.txt
 $ paxosblock fs cat /data/notes.txt
+$ paxosblock gateway --namenodes 127.0.0.1:9870 --s3-listen 127.0.0.1:9900   # one more, anywhere
 ```
+
+Programs that know `AWS_ENDPOINT_URL` need no `--endpoint-url`: it is one of the variables.
 
 ```python
 import boto3

@@ -24,7 +24,7 @@ libraries. Hadoop's own `hdfs dfs`, Spark's readers and writers and HdfsCLI come
 file is the same file through every door.
 
 ```console
-$ paxosblock cluster up --gateways 1
+$ paxosblock cluster up
 $ curl 'http://127.0.0.1:9874/webhdfs/v1/?op=LISTSTATUS&user.name=me'
 $ curl -L -T notes.txt "http://127.0.0.1:9874/webhdfs/v1/notes.txt?op=CREATE&user.name=$USER"
 $ curl "http://127.0.0.1:9874/webhdfs/v1/notes.txt?op=OPEN&user.name=$USER"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ from paxosblock.api.status import ClusterStatus, NameNodeStatus, NodeStatus
 from paxosblock.cli.descriptions import describe_cluster, describe_datanode
 from paxosblock.cli.group import CommandEntry, DashGroup, LocalVerb, output_options
 from paxosblock.cli.invocation import Invocation, UserError
+from paxosblock.cli.s3_key import exported, variables_of
 from paxosblock.client.names.url import NAMENODES_VARIABLE
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import ClusterFolder, NodeKind
@@ -61,7 +61,8 @@ _folder = click.option(
 @click.option(
     "--gateways",
     type=click.IntRange(0),
-    help="Number of gateways, which speak WebHDFS.  [default: as before, none at first]",
+    help="Number of gateways, which speak WebHDFS and S3.  [default: as before; for a new cluster "
+    "1, with --secure none]",
 )
 @click.option(
     "--volumes", type=click.IntRange(1), default=1, help="Volumes of each DataNode.  [default: 1]"
@@ -107,22 +108,24 @@ def up(
     \b
       $ paxosblock cluster up
       namenode-0    up   127.0.0.1:9870    process 4711
-      datanode-0    up   127.0.0.1:9871    process 4712
       ...
+      gateway-0     up   127.0.0.1:9874    process 4715
       status page   http://127.0.0.1:9870/
+      WebHDFS       webhdfs://127.0.0.1:9874/
+      S3            http://127.0.0.1:9878
       export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
+      export AWS_ACCESS_KEY_ID=me ...
 
     With --namenodes 3 the cluster goes on when any one node is lost, even a NameNode. A folder
     remembers its nodes and their ports. If the cluster runs already, the nodes that are down are
     started and the others left alone. Returns when every node is ready, and tells on standard
     error what takes two seconds.
 
-    With --gateways 1 programs that were written for HDFS come in, by WebHDFS.
+    By the gateway come programs for HDFS and for S3; --gateways 0 starts none. A secure cluster has
+    no keys of S3: its gateways, if you want some, speak WebHDFS.
 
-    To a stopped cluster of one NameNode you can add two, which copy its catalog:
-
-    \b
-      $ paxosblock cluster up --namenodes 3 --grow
+    To a stopped cluster of one NameNode you can add two, which copy its catalog, by
+    `paxosblock cluster up --namenodes 3 --grow`.
 
     With --secure nothing is readable on the wire, a caller without a certificate of this cluster
     gets nothing, and DataNodes serve only what a NameNode signed: the lines at the end name your
@@ -130,25 +133,38 @@ def up(
     """
     if invocation.namenodes is not None:
         raise click.UsageError(_misplaced(invocation.namenodes))
-    if grow and int(namenodes or 1) == 1:
-        raise click.UsageError("--grow goes with --namenodes 3 or 5")
     if grow:
-        LocalCluster.grow(path, int(namenodes or 1))
-    known = ClusterFolder(Path(path)).read()
+        _grow(path, int(namenodes or 1))
+    usual = _usual_counts(path, secure=secure)
     local = LocalCluster(
-        datanodes or (known.count(NodeKind.DATANODE) if known else 3),
-        int(namenodes or 0) or (known.count(NodeKind.NAMENODE) if known else 1),
+        datanodes or usual[0],
+        int(namenodes or 0) or usual[1],
         path,
         base_port=base_port,
         volumes=volumes,
         racks=racks,
         secure=secure,
         die_with_parent=False,
-        gateways=gateways,
+        gateways=usual[2] if gateways is None else gateways,
     )
     local.while_waiting(invocation.tell_missing)
     (local.start_missing if local.alive else local.start)()
     _tell_all(invocation, local)
+
+
+def _usual_counts(path: str, *, secure: bool) -> tuple[int, int, int | None]:
+    """Return how many DataNodes, NameNodes and gateways a cluster has if no number is asked for;
+    None: as many gateways as before."""
+    known = ClusterFolder(Path(path)).read()
+    if known is None:
+        return 3, 1, 0 if secure else 1
+    return known.count(NodeKind.DATANODE), known.count(NodeKind.NAMENODE), None
+
+
+def _grow(path: str, namenodes: int) -> None:
+    if namenodes == 1:
+        raise click.UsageError("--grow goes with --namenodes 3 or 5")
+    LocalCluster.grow(path, namenodes)
 
 
 def _tell_all(invocation: Invocation, local: LocalCluster) -> None:
@@ -159,7 +175,35 @@ def _tell_all(invocation: Invocation, local: LocalCluster) -> None:
     for gateway in local.gateways:
         door = f"webhdfs://{gateway.address}/"
         invocation.say(f"{'WebHDFS':<13} {door}", {"webhdfs": door})
+        if url := _s3_url(local, gateway):
+            invocation.say(f"{'S3':<13} {url}", {"s3": url})
     invocation.say(_export(local))
+    if lines := _s3_export(local):
+        invocation.say(lines)
+
+
+def _s3_url(local: LocalCluster, gateway: Node) -> str:
+    """Return where a gateway answers programs of S3; "" if it does not."""
+    place = gateway.member.s3_listen
+    return f"http://{place}" if place and local.speaks_s3 else ""
+
+
+def _s3_export(local: LocalCluster) -> str:
+    """Return the lines with which programs of S3 find the first gateway, where their key is your
+    name; "" where a key must be made."""
+    from paxosblock.gateway.s3.access_keys import KeyMaker
+    from paxosblock.host.user import claimed_user
+
+    url = next((url for each in local.gateways if (url := _s3_url(local, each))), "")
+    if not url or not local.believes_names:
+        return ""
+    key = KeyMaker().make(claimed_user(), 0, read_only=False)
+    return exported(variables_of(key, url))
+
+
+def _doors(local: LocalCluster, gateway: Node) -> str:
+    url = _s3_url(local, gateway)
+    return f"serves WebHDFS, and S3 at {url}" if url else "serves WebHDFS"
 
 
 def _misplaced(namenodes: str) -> str:
@@ -175,7 +219,7 @@ def _export(local: LocalCluster) -> str:
     lines = {NAMENODES_VARIABLE: ",".join(local.addresses)}
     if cert := local.client_config.tls_cert:
         lines |= {"PAXOSBLOCK_TLS_CERT": cert, "PAXOSBLOCK_TLS_CA": local.client_config.tls_ca}
-    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in lines.items())
+    return exported(lines)
 
 
 @click.command(cls=LocalVerb)
@@ -275,7 +319,7 @@ def status(invocation: Invocation, path: str) -> None:
             invocation.failures += standing is None or bool(standing.trouble)
         elif node.member.role is NodeKind.GATEWAY:
             serves = node.alive and control.healthy(node.address)
-            _tell(invocation, node, None, "serves WebHDFS" if serves else node.why_down)
+            _tell(invocation, node, None, _doors(local, node) if serves else node.why_down)
             invocation.failures += not serves
         else:
             report = reports.get(node.address)

@@ -14,7 +14,9 @@ from paxosblock.cli.invocation import Invocation
 from paxosblock.errors import ConfigError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from paxosblock.gateway.s3.access_keys import KeyMaker
+    from collections.abc import Mapping
+
+    from paxosblock.gateway.s3.access_keys import AccessKey, KeyMaker
 
 ENDPOINT: Final = "http://127.0.0.1:9878"
 
@@ -81,13 +83,23 @@ def s3_key(
         raise ConfigError("only a key that is made with an access secret may do less than its user")
     until_s = int(time.time() + seconds(lasts))
     made = maker.make(user or claimed_user(), until_s, bucket, read_only=read_only)
-    variables = {
-        "AWS_ACCESS_KEY_ID": made.id,
-        "AWS_SECRET_ACCESS_KEY": made.secrets[0],
+    variables = variables_of(made, endpoint)
+    invocation.say(exported(variables), variables)
+
+
+def variables_of(key: AccessKey, endpoint: str) -> dict[str, str]:
+    """Return the variables of the environment from which programs of S3 take a key, and the URL of
+    the gateway."""
+    return {
+        "AWS_ACCESS_KEY_ID": key.id,
+        "AWS_SECRET_ACCESS_KEY": key.secrets[0],
         "AWS_ENDPOINT_URL": endpoint,
     }
-    text = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-    invocation.say(text, variables)
+
+
+def exported(variables: Mapping[str, str]) -> str:
+    """Return the lines by which a shell gives variables to its commands."""
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
 
 
 def _revoke(invocation: Invocation, maker: KeyMaker, key_id: str) -> None:

@@ -35,8 +35,7 @@ class Identification:
     @classmethod
     def at(cls, config: ClientConfig, names: OwnNames) -> Identification:
         """Return that of a gateway which calls the cluster with these settings."""
-        proofs = config.access_file, config.tls_cert, config.tls_ca, config.token_file
-        return cls(any(proofs), names)
+        return cls(config.shows_proof, names)
 
     def check_place(self, headers: Mapping[str, str], *, is_own: bool = False) -> None:
         """Check that no page in a browser asks, as it may come from any site; `is_own`: the name

@@ -41,7 +41,14 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, NodeKind, Settings
+from paxosblock.local.cluster_folder import (
+    S3_PORT,
+    ClusterFolder,
+    Membership,
+    NodeEntry,
+    NodeKind,
+    Settings,
+)
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.namenode.raft.list_change import grow_folder
 from paxosblock.net.calls import control
@@ -93,7 +100,8 @@ class LocalCluster:
                 stays so.
             die_with_parent: nodes are killed with this process, even when that is by SIGKILL.
             gateways: they keep nothing, so a folder's cluster may have another number of them at
-                its next start. None: as many as it had, none at first.
+                its next start. None: as many as it had, none at first. They speak WebHDFS, and S3
+                where there are keys of it (`speaks_s3`).
 
         Raises:
             ConfigError: the numbers make no sense, or the folder holds another cluster, or one that
@@ -195,6 +203,22 @@ class LocalCluster:
     def gateways(self) -> tuple[Node, ...]:
         """Return the gateways, in the order of their numbers."""
         return self._nodes(NodeKind.GATEWAY)
+
+    @property
+    def speaks_s3(self) -> bool:
+        """True if gateways answer programs of S3: they believe names, or have an access secret by
+        which keys are made."""
+        return self.believes_names or bool(self._of_gateways.access_file)
+
+    @property
+    def believes_names(self) -> bool:
+        """True if gateways believe each caller the name of its user."""
+        return not self._folder.is_secure and not self._of_gateways.shows_proof
+
+    @property
+    def _of_gateways(self) -> ClientConfig:
+        """The settings by which gateways call the cluster."""
+        return load_config(ClientConfig, self._folder.config)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -371,6 +395,8 @@ class LocalCluster:
                 command += ["--join"]
             elif self._folder.is_first_start(member):
                 command += ["--new-cluster"]
+        if member.s3_listen and self.speaks_s3:
+            command += ["--s3-listen", member.s3_listen]
         if self._die_with_parent:
             command += ["--die-with", str(os.getpid())]
         return command
@@ -408,7 +434,10 @@ class LocalCluster:
         that they find them free when they come back.
         """
         for node in self.nodes:
-            node.member = replace(node.member, listen=self._ports.hold(node.address))
+            listen, s3_listen = self._ports.hold(node.address), node.member.s3_listen
+            if s3_listen:
+                s3_listen = self._ports.hold(s3_listen)
+            node.member = replace(node.member, listen=listen, s3_listen=s3_listen)
             self._membership = self._membership.replacing(node.member)
 
     def _start_together(self, nodes: tuple[Node, ...], timeout_s: float) -> None:
@@ -445,7 +474,10 @@ def _check_counts(
         raise ConfigError(f"volumes = {volumes}: a DataNode has at least one volume")
     if gateways < 0:
         raise ConfigError(f"gateways = {gateways}: none, or some")
-    if not 0 <= base_port <= _LAST_PORT + 1 - namenodes - datanodes - gateways:
+    ports = namenodes + datanodes + gateways
+    if gateways:
+        ports = max(S3_PORT, ports) + gateways
+    if not 0 <= base_port <= _LAST_PORT + 1 - ports:
         raise ConfigError(f"base_port = {base_port}: ports end at {_LAST_PORT}")
 
 

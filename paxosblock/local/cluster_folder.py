@@ -40,6 +40,9 @@ from paxosblock.net.port.certified import CertifiedKind, CertifiedName
 
 OWN_HOSTS: Final = ("127.0.0.1", "localhost")
 """The addresses by which the nodes of a local cluster are called."""
+S3_PORT: Final = 8
+"""The port of S3 behind the first of the cluster, if so few nodes are there: 9878 behind 9870, as
+that of Ozone's gateway."""
 KNOWN_VERSION: Final = 1
 """The version of `cluster.json`."""
 
@@ -70,7 +73,8 @@ class NodeEntry:
     """A node of the cluster.
 
     `listen` is host:port, port 0 until the node was first started. `volumes` counts the folders a
-    DataNode keeps replicas in, `rack` is its own, "" for one that names none.
+    DataNode keeps replicas in, `rack` is its own, "" for one that names none. `s3_listen` is where
+    a gateway answers programs of S3, "" for one that an earlier version made.
     """
 
     role: NodeKind
@@ -78,6 +82,7 @@ class NodeEntry:
     listen: str
     volumes: int = 1
     rack: str = ""
+    s3_listen: str = ""
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -119,13 +124,19 @@ class Membership:
 
     def with_gateways(self, count: int, base_port: int) -> Membership:
         """Return the same with this many gateways: new ones at the ports behind those of the other
-        nodes, which begin with `base_port`; 0: at any free ports."""
+        nodes, which begin with `base_port`, and for S3 from `S3_PORT` behind it on; 0: at any free
+        ports."""
         gateways = [each for each in self.members if each.role is NodeKind.GATEWAY][:count]
         others = [each for each in self.members if each.role is not NodeKind.GATEWAY]
         host = others[0].listen.rpartition(":")[0]
         for number in range(len(gateways), count):
             port = base_port + len(others) + number if base_port else 0
             gateways.append(NodeEntry(NodeKind.GATEWAY, f"gateway-{number}", f"{host}:{port}"))
+        first = base_port + max(S3_PORT, len(others) + count) if base_port else 0
+        for number, gateway in enumerate(gateways):
+            if not gateway.s3_listen:
+                port = first + number if first else 0
+                gateways[number] = replace(gateway, s3_listen=f"{host}:{port}")
         return replace(self, members=(*others, *gateways))
 
     def with_block_tokens(self) -> Membership:

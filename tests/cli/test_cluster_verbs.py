@@ -22,9 +22,15 @@ from tests.fork_server import Program, ended
 from tests.waiting import wait_until
 
 
+def up_with(home: Path, datanodes: int) -> tuple[str, ...]:
+    """Return the words that start a cluster without a gateway, at any free ports."""
+    counts = ("--datanodes", str(datanodes), "--gateways", "0")
+    return ("cluster", "up", "--path", str(home), "--base-port", "0", *counts)
+
+
 @pytest.mark.plain("a secure cluster prints other lines: test_setup_tls.py")
 def test_a_cluster_goes_up_is_used_and_goes_down(paxosblock: Paxosblock, home: Path) -> None:
-    up = paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
+    up = paxosblock(*up_with(home, datanodes=2))
     assert (up.code, up.err) == (0, "")
     *nodes, page, export = up.out.splitlines()
     assert [line.split()[:2] for line in nodes] == [
@@ -51,7 +57,7 @@ def test_a_cluster_goes_up_is_used_and_goes_down(paxosblock: Paxosblock, home: P
 
 def test_a_cluster_comes_up_again_where_it_was(paxosblock: Paxosblock, home: Path) -> None:
     arguments = ("cluster", "up", "--json", "--path", home, "--base-port", "0")
-    first = paxosblock(*arguments, "--datanodes", "1")
+    first = paxosblock(*arguments, "--datanodes", "1", "--gateways", "0")
     assert paxosblock("cluster", "down", "--path", home).code == 0
     again = paxosblock(*arguments)
     local = LocalCluster.at(home)
@@ -62,7 +68,7 @@ def test_a_cluster_comes_up_again_where_it_was(paxosblock: Paxosblock, home: Pat
 
 
 def test_status_fails_when_a_node_is_down(paxosblock: Paxosblock, home: Path) -> None:
-    paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
+    paxosblock(*up_with(home, datanodes=2))
     datanode = LocalCluster.at(home).datanodes[1]
     wait_until(datanode.log_tail)  # it writes its lines a moment after it answers
     datanode.kill()
@@ -97,7 +103,7 @@ def test_the_end_of_a_log_tells_why_its_node_has_ended(last_line: str, why: str 
 
 
 def test_up_says_what_it_waits_for(paxosblock: Paxosblock, home: Path) -> None:
-    up = ("cluster", "up", "--path", str(home), "--base-port", "0", "--datanodes", "1")
+    up = up_with(home, datanodes=1)
     assert paxosblock(*up).code == 0
     namenode = LocalCluster.at(home).namenode
     namenode.pause()
@@ -115,7 +121,7 @@ def test_up_says_what_it_waits_for(paxosblock: Paxosblock, home: Path) -> None:
 
 
 def test_status_shows_which_of_three_namenodes_leads(paxosblock: Paxosblock, home: Path) -> None:
-    up = ("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1")
+    up = up_with(home, datanodes=1)
     assert paxosblock(*up, "--namenodes", "3").code == 0
     status = paxosblock("cluster", "status", "--path", home)
     assert (status.code, status.err) == (0, "")
@@ -134,7 +140,7 @@ def test_what_is_wrong_with_a_cluster_is_one_line(paxosblock: Paxosblock, home: 
         result = paxosblock("cluster", verb, "--path", home)
         line = f"{verb}: '{home}': no cluster lives in this folder\n"
         assert (result.code, result.out, result.err) == (1, "", line)
-    up = ("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1")
+    up = up_with(home, datanodes=1)
     assert paxosblock(*up).code == 0
     result = paxosblock("cluster", "restart", "--path", home, "nothing")
     line = "restart: 'nothing': no such node: there are namenode-0, datanode-0\n"
@@ -151,7 +157,7 @@ def test_what_is_wrong_with_a_cluster_is_one_line(paxosblock: Paxosblock, home: 
 def test_up_starts_what_is_down_and_leaves_alone_what_runs(
     paxosblock: Paxosblock, home: Path
 ) -> None:
-    up = ("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
+    up = up_with(home, datanodes=2)
     first = paxosblock(*up)
     assert first.code == 0
     assert paxosblock(*up) == first
@@ -170,7 +176,7 @@ def test_up_starts_what_is_down_and_leaves_alone_what_runs(
 def test_restart_stops_nodes_and_starts_them_where_they_were(
     paxosblock: Paxosblock, home: Path
 ) -> None:
-    paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
+    paxosblock(*up_with(home, datanodes=2))
     before = {node.name: (node.address, node.pid) for node in LocalCluster.at(home).nodes}
     LocalCluster.at(home).datanodes[1].kill()
     restart = paxosblock("cluster", "restart", "--path", home, "namenode-0", "datanode-1")

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import boto3
 import pytest
 
 from paxosblock import Client, LocalCluster
@@ -33,11 +34,9 @@ def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_writt
     paxosblock: Paxosblock,
     home: Path,
 ) -> None:
-    up = paxosblock(
-        "cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1", "--gateways", "1"
-    )
+    up = paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1")
     assert (up.code, up.err) == (0, "")
-    *nodes, page, door, _ = up.out.splitlines()
+    *nodes, page, door, s3, _ = up.out.partition("export AWS_")[0].splitlines()
     assert [line.split()[0] for line in nodes] == ["namenode-0", "datanode-0", "gateway-0"]
     assert page.startswith("status page")
     name, address = door.split()
@@ -45,6 +44,7 @@ def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_writt
     local = LocalCluster.at(home)
     (gateway,) = local.gateways
     assert address == f"webhdfs://{gateway.address}/"
+    assert s3.split() == ["S3", f"http://{gateway.member.s3_listen}"]
 
     with Client(local.url) as fs:
         put(fs, "/ours", b"by the client")
@@ -56,7 +56,8 @@ def test_a_cluster_comes_up_with_a_gateway_by_which_its_files_are_read_and_writt
 
     status = paxosblock("cluster", "status", "--path", home)
     assert status.code == 0
-    assert status.out.splitlines()[2].endswith("serves WebHDFS")
+    words = f"serves WebHDFS, and S3 at http://{gateway.member.s3_listen}"
+    assert status.out.splitlines()[2].endswith(words)
     gateway.kill()
     status = paxosblock("cluster", "status", "--path", home)
     assert status.code == 1
@@ -98,6 +99,44 @@ def test_a_cluster_that_runs_gets_gateways_and_one_that_stands_still_loses_them(
 def test_the_ports_of_gateways_come_behind_those_of_the_other_nodes(home: Path) -> None:
     cluster = LocalCluster(datanodes=2, path=home, base_port=9870, gateways=2)
     assert [node.address for node in cluster.gateways] == ["127.0.0.1:9873", "127.0.0.1:9874"]
+    s3 = [node.member.s3_listen for node in cluster.gateways]
+    assert s3 == ["127.0.0.1:9878", "127.0.0.1:9879"]
+    many = LocalCluster(datanodes=9, path=home / "many", base_port=9870, gateways=1)
+    (gateway,) = many.gateways
+    assert (gateway.address, gateway.member.s3_listen) == ("127.0.0.1:9880", "127.0.0.1:9881")
+
+
+@pytest.mark.plain("keys of S3 are names where nothing proves who calls")
+def test_the_lines_of_up_are_all_that_a_program_of_s3_needs(
+    paxosblock: Paxosblock, home: Path
+) -> None:
+    up = paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1")
+    exports = [line.removeprefix("export ") for line in up.out.splitlines() if "AWS_" in line]
+    told = dict(line.split("=", 1) for line in exports)
+    client = boto3.client(
+        "s3",
+        endpoint_url=told["AWS_ENDPOINT_URL"],
+        aws_access_key_id=told["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=told["AWS_SECRET_ACCESS_KEY"],
+    )
+    client.create_bucket(Bucket="data")
+    client.put_object(Bucket="data", Key="f", Body=b"by S3")
+    with Client(LocalCluster.at(home).url) as fs:
+        assert content(fs, "/data/f") == b"by S3"
+    assert paxosblock("cluster", "down", "--path", home).code == 0
+
+
+@pytest.mark.plain("it makes a secure cluster by itself")
+def test_a_secure_cluster_has_no_keys_of_s3_and_so_no_door_of_it(home: Path) -> None:
+    cluster = LocalCluster(datanodes=1, path=home, gateways=1, secure=True)
+    cluster.start()
+    try:
+        (gateway,) = cluster.gateways
+        assert not cluster.speaks_s3
+        assert "--s3-listen" not in cluster.command(gateway.member)
+        assert healthy(gateway.address)
+    finally:
+        cluster.close()
     with pytest.raises(ConfigError, match="gateways = -1"):
         LocalCluster(path=home / "other", gateways=-1)
 
