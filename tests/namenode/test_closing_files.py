@@ -307,9 +307,9 @@ async def test_an_expiry_that_fails_is_tried_again_until_it_works(scene: Scene) 
     await wait_until_async(lambda: "the last try failed" in recoverer.trouble(block))
     assert recoverer.unended == 1, "it is told while nothing is under way, too"
     assert await is_open(scene)
+    scene.clock.now += 60
     for storage in scene.network.reach:
         await scene.register(storage)
-    scene.clock.now += 60
     await scene.node.housekeeper.check_leases()
     await wait_until_async(lambda: closed(scene))
     assert (await scene.service.call(GET_BLOCK, BlockRequest(block))).record.length == 2
