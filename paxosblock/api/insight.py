@@ -132,9 +132,9 @@ class Work(msgspec.Struct, frozen=True):
 class VolumeStatus(msgspec.Struct, frozen=True):
     """A volume as its DataNode sees it; `state` is "ok", or why it is not used.
 
-    Room is as in `StorageReport`. `scrubbed_ms` is the Unix time at which its scrubber had last
-    read all of it, 0 if it never has; since the start it has read `scrubbed_bytes` and found
-    `damaged` replicas. `all_read` says that every replica was read since the start.
+    Room, `scrubbed_ms` and `scrub_ends_ms` are as in `StorageReport`; since the start its scrubber
+    has read `scrubbed_bytes` and found `damaged` replicas. `all_read` says that every replica was
+    read since the start.
     """
 
     storage: StorageId
@@ -148,6 +148,7 @@ class VolumeStatus(msgspec.Struct, frozen=True):
     scrubbed_bytes: int = 0
     damaged: int = 0
     all_read: bool = True
+    scrub_ends_ms: int = 0
 
 
 class DataNodeStatusRequest(msgspec.Struct, frozen=True):

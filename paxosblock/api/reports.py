@@ -29,8 +29,9 @@ class StorageReport(msgspec.Struct, frozen=True):
     Block files take `used_bytes`, and further ones may take `free_bytes`. The used bytes include
     `deleted_bytes`, which belong to replicas that are gone and go back soon. The rest of the file
     system's `capacity_bytes` belongs to others or is kept in reserve. `scrubbed_ms` is the Unix
-    time at which its DataNode last finished reading all of it, 0 if it never has. `snapshot` says
-    that the volume keeps one, as `datanode --upgrade` makes it.
+    time at which its DataNode last finished reading all of it, 0 if it never has, `scrub_ends_ms`
+    the one at which it will have done so again at its pace so far, 0 if there is no telling.
+    `snapshot` says that the volume keeps one, as `datanode --upgrade` makes it.
     """
 
     storage: StorageId
@@ -41,6 +42,7 @@ class StorageReport(msgspec.Struct, frozen=True):
     scrubbed_ms: int = 0
     snapshot: bool = False
     deleted_bytes: int = 0
+    scrub_ends_ms: int = 0
 
 
 class Timeline(msgspec.Struct, frozen=True):

@@ -392,6 +392,7 @@ def _volume_status(volume: Volume, room: StorageReport | None) -> VolumeStatus:
         free_bytes=room.free_bytes if room else 0,
         deleted_bytes=room.deleted_bytes if room else 0,
         scrubbed_ms=scrubbed.whole_ms,
+        scrub_ends_ms=scrubbed.ends_ms,
         scrubbed_bytes=scrubbed.read_bytes,
         damaged=scrubbed.damaged,
         all_read=volume.all_read.is_set(),

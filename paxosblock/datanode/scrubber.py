@@ -129,7 +129,7 @@ class Scrubber:
         now_ms = self._now_ms()
         self._cursor = replace(self._cursor, block=LAST_BLOCK, whole_ms=now_ms)
         await self._save()
-        self._volume.scrubbed.whole_ms = now_ms
+        self._volume.scrubbed.whole_ms, self._volume.scrubbed.ends_ms = now_ms, 0
         took_s = (now_ms - self._cursor.begun_ms) / 1000
         about = facts(
             folder=self._volume.folder, bytes=self._cursor.read_bytes, seconds=round(took_s, 1)
@@ -223,6 +223,7 @@ class Scrubber:
             self._volume.scrubbed.read_bytes += size_bytes
             read_bytes = self._cursor.read_bytes + size_bytes
             self._cursor = replace(self._cursor, read_bytes=read_bytes)
+            self._volume.scrubbed.ends_ms = self._ends_ms()
             first = chunks.stop
         return True
 
@@ -238,6 +239,12 @@ class Scrubber:
                 break
             pause_s = QUIET_S
         self._may_read_s = max(self._may_read_s, loop.time()) + cost_bytes / self._bytes_per_s
+
+    def _ends_ms(self) -> int:
+        """Return when the pass ends at the pace that it had so far."""
+        read_bytes, now_ms = self._cursor.read_bytes, self._now_ms()
+        left = max(self._volume.used_bytes - read_bytes, 0) / read_bytes
+        return now_ms + int(left * max(now_ms - self._cursor.begun_ms, 0))
 
     def _is_late(self) -> bool:
         """True if the pass would not end in its period at the pace it had so far."""

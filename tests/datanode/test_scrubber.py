@@ -8,7 +8,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -318,6 +320,27 @@ async def test_the_next_pass_begins_a_period_after_the_last_one_began(
             await wait_until_async(lambda: scrubbed.whole_ms == clock.ms)
             clock.go_on(-10 * WEEKS_S)  # set back: who knows when the last one was
             await wait_until_async(lambda: scrubbed.read_bytes == 3 * REPLICA_BYTES)
+
+
+async def test_a_pass_tells_when_it_ends_at_its_pace_so_far(tmp_path: Path) -> None:
+    """A third is read after an hour: two more hours are left."""
+    clock = Clock()
+    async with running(tmp_path) as node:
+        await finalized(node, 6, 7, 8)
+        volume = node.volumes[0]
+        begun_ms, told = clock.ms, list[int]()
+
+        def read(store: Callable[..., None], *args: Any) -> None:
+            told.append(volume.scrubbed.ends_ms)
+            clock.go_on(3600)
+            store(*args)
+
+        watched = partial(read, volume.store.read_stored)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(volume.store, "read_stored", watched)
+            await whole_pass(node, clock)
+        assert told == [0, begun_ms + 3 * 3_600_000, begun_ms + 3 * 3_600_000]
+        assert volume.report(0).scrub_ends_ms == 0, "it is over"
 
 
 async def test_it_waits_while_the_volume_is_used_unless_it_would_be_late(tmp_path: Path) -> None:

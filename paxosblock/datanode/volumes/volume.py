@@ -76,6 +76,9 @@ class Scrubbed:
     damaged: int = 0
     whole_ms: int = 0
     """Unix time in milliseconds at which every replica had been read; 0: never."""
+    ends_ms: int = 0
+    """Unix time in milliseconds at which the pass under way ends at its pace so far; 0: none is, or
+    it has read nothing yet."""
 
 
 class Volume:
@@ -393,6 +396,7 @@ class Volume:
             used_bytes=self.used_bytes + deleted_bytes,
             failed=failed,
             scrubbed_ms=self.scrubbed.whole_ms,
+            scrub_ends_ms=self.scrubbed.ends_ms,
             snapshot=self._has_snapshot,
             deleted_bytes=deleted_bytes,
         )
