@@ -23,7 +23,7 @@ LIVES ?= 50
 EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test test-secure quick coverage test-pythons dist test-all lint pyright format generate pictures site explore simulate lives lives-nightly crash mutants chaos soak upgrade bench clean
+.PHONY: help bootstrap demo test test-secure quick coverage newcomer test-pythons dist test-all lint pyright format generate pictures site explore simulate lives lives-nightly crash mutants chaos soak upgrade bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -66,6 +66,9 @@ UNTRACED := crash or runtest or process or explor or planted or full_disk
 coverage: $(STAMP) ## how much of protocol, DataNode and NameNode the quick tests of these reach, with a floor
 	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0 --cov --cov-report=term:skip-covered \
 		-k 'not ($(UNTRACED))' tests/protocol tests/scripts tests/format tests/datanode tests/namenode
+
+newcomer: $(STAMP) ## type what README and the tutorial say, word by word, in environments that are empty
+	$(BIN)/python -m tests.newcomer
 
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 test-pythons: $(STAMP) ## a wheel on each Python that is here: installed, several NameNodes set up, a file written and read
