@@ -330,10 +330,10 @@ async def test_a_pass_tells_when_it_ends_at_its_pace_so_far(tmp_path: Path) -> N
         volume = node.volumes[0]
         begun_ms, told = clock.ms, list[int]()
 
-        def read(store: Callable[..., None], *args: Any) -> None:
+        def read(store: Callable[..., Any], *args: Any) -> Any:
             told.append(volume.scrubbed.ends_ms)
             clock.go_on(3600)
-            store(*args)
+            return store(*args)
 
         watched = partial(read, volume.store.read_stored)
         with pytest.MonkeyPatch.context() as patch:
