@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 import msgspec
 
 from paxosblock.api.methods import Method, Once
+from paxosblock.api.subtree import NO_MOMENT
 
 SNAPSHOT_DIRECTORY: Final = ".snapshot"
 
@@ -63,7 +65,47 @@ class SnapshotList(msgspec.Struct, frozen=True):
     snapshots: tuple[SnapshotStatus, ...]
 
 
+class Difference(enum.Enum):
+    """The kinds of differences between two states of a directory, by the names that HDFS has."""
+
+    CREATE = "CREATE"
+    MODIFY = "MODIFY"
+    DELETE = "DELETE"
+    RENAME = "RENAME"
+
+
+class SnapshotDifference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One difference. Both paths begin at the directory that is compared, without a `/`; "" is the
+    directory itself. `source` is the path in the older state (of a new entry: that of its directory
+    there, and its name). Of a rename it is the path before it, and `target` that behind it."""
+
+    kind: Difference
+    source: str
+    target: str = ""
+
+
+class DiffSnapshots(msgspec.Struct, frozen=True):
+    """Ask what differs in the directory at `path` between two of its snapshots; "" is what is there
+    now. The rest is as in `SumSubtree`, but `after` is no path."""
+
+    path: str
+    before: str
+    later: str
+    moment: str = NO_MOMENT
+    after: str = ""
+
+
+class SnapshotDifferences(msgspec.Struct, frozen=True):
+    """A part of what differs; `moment`, `after` and `gone` are as in `SubtreeSums`."""
+
+    differences: tuple[SnapshotDifference, ...] = ()
+    moment: str = NO_MOMENT
+    after: str = ""
+    gone: bool = False
+
+
 CREATE_SNAPSHOT = Method("create_snapshot", CreateSnapshot, SnapshotStatus)
 DELETE_SNAPSHOT = Method("delete_snapshot", DeleteSnapshot, SnapshotStatus)
 RENAME_SNAPSHOT = Method("rename_snapshot", RenameSnapshot, SnapshotStatus)
 LIST_SNAPSHOTS = Method("list_snapshots", ListSnapshots, SnapshotList, any_namenode=True)
+DIFF_SNAPSHOTS = Method("diff_snapshots", DiffSnapshots, SnapshotDifferences)

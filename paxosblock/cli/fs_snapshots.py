@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 import click
 
 from paxosblock.api.snapshot_calls import (
     CREATE_SNAPSHOT,
     DELETE_SNAPSHOT,
+    DIFF_SNAPSHOTS,
     LIST_SNAPSHOTS,
     RENAME_SNAPSHOT,
+    SNAPSHOT_DIRECTORY,
     CreateSnapshot,
     DeleteSnapshot,
+    Difference,
+    DiffSnapshots,
     ListSnapshots,
     RenameSnapshot,
+    SnapshotDifferences,
 )
 from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
@@ -90,6 +96,65 @@ def show(invocation: Invocation, *, path: str) -> None:
         invocation.say(f"{when} {each.owner} {each.path}", each)
 
 
+_LETTERS: Final = {
+    Difference.CREATE: "+",
+    Difference.MODIFY: "M",
+    Difference.DELETE: "-",
+    Difference.RENAME: "R",
+}
+
+
+@click.command(cls=Verb)
+@click.argument("path")
+@click.argument("before", metavar="FROM")
+@click.argument("later", metavar="TO", default=".")
+@click.pass_obj
+def diff(invocation: Invocation, *, path: str, before: str, later: str) -> None:
+    """Show what differs between two snapshots of a directory. (HDFS: hdfs snapshotDiff)
+
+    \b
+      $ paxosblock fs snapshotDiff /data monday .
+      Difference between snapshot monday and current directory under directory /data:
+      M       .
+      +       ./new.csv
+      -       ./old.csv
+      R       ./table.csv -> ./tables/1.csv
+
+    `.` is what is there now; `.snapshot/monday` is a name, too. Paths are those of the earlier
+    state.
+    """
+    from paxosblock.client.names.below import snapshot_diff
+    from paxosblock.net.calls.control import run_through
+
+    directory = the_one(invocation, path)
+    before, later = _state(before), _state(later)
+
+    async def ask(request: DiffSnapshots) -> SnapshotDifferences:
+        return invocation.call(DIFF_SNAPSHOTS, request)
+
+    found = run_through(snapshot_diff(ask, directory, before, later))
+    invocation.say(
+        f"Difference between {_named(before)} and {_named(later)} under directory {directory}:"
+    )
+    for one in found:
+        to = f" -> {_shown(one.target)}" if one.kind is Difference.RENAME else ""
+        invocation.say(f"{_LETTERS[one.kind]}\t{_shown(one.source)}{to}", one)
+    invocation.say("")
+
+
+def _state(name: str) -> str:
+    """Return the name of a snapshot as it was typed; "" for what is there now."""
+    return "" if name == "." else name.removeprefix("/").removeprefix(f"{SNAPSHOT_DIRECTORY}/")
+
+
+def _named(name: str) -> str:
+    return f"snapshot {name}" if name else "current directory"
+
+
+def _shown(path: str) -> str:
+    return f"./{path}" if path else "."
+
+
 snapshot = click.Group(
     "snapshot",
     short_help="Keep what is in a directory, to be read later.",
@@ -101,5 +166,5 @@ snapshot = click.Group(
       $ paxosblock fs cp -r /data/.snapshot/monday /restored
       $ paxosblock fs snapshot list /data
     """,
-    commands={"create": create, "delete": delete, "rename": rename, "list": show},
+    commands={"create": create, "delete": delete, "rename": rename, "list": show, "diff": diff},
 )

@@ -8,7 +8,6 @@ from copy import copy
 from typing import TYPE_CHECKING, Final, Self
 
 from paxosblock.api import ownership, subtree, user_tokens
-from paxosblock.api import snapshot_calls as calls
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.limits import MAX_CHUNK_BYTES
 from paxosblock.api.namenode import (
@@ -46,7 +45,6 @@ from paxosblock.api.path_attributes import (
     SetPathAttributes,
 )
 from paxosblock.api.quota import LIST_QUOTAS, SET_QUOTA, ListQuotas, QuotaUsage, SetQuota
-from paxosblock.api.snapshot_calls import SnapshotStatus
 from paxosblock.api.status import CLUSTER_STATUS, ClusterRoom, ClusterStatusRequest
 from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import AclChange, Operation, TransactionOutcome, Truncate
@@ -58,6 +56,7 @@ from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
 from paxosblock.client.copies.copy_calls import AsyncCopies
 from paxosblock.client.names.below import below_at_once, content_summaries, content_summary
+from paxosblock.client.names.snapshot_verbs import AsyncSnapshots
 from paxosblock.client.names.url import cluster_addresses
 from paxosblock.client.names.walk import glob, pages, walk
 from paxosblock.client.names.watch import watcher
@@ -83,7 +82,7 @@ if TYPE_CHECKING:
 READ_MODES: Final = frozenset({"r", "rb"})
 
 
-class AsyncClient(AsyncCopies):
+class AsyncClient(AsyncCopies, AsyncSnapshots):
     """A client of one cluster.
 
     Make it inside a running event loop and use it there; it opens connections when they are needed,
@@ -714,34 +713,6 @@ class AsyncClient(AsyncCopies):
         await self._session.namenodes.call(
             user_tokens.REVOKE_TOKEN, user_tokens.RevokeToken(serial)
         )
-
-    # -- snapshots ------------------------------------------------------------------------------
-
-    async def create_snapshot(self, path: AnyPath, name: str = "") -> str:
-        """Take a snapshot of a directory; return the path, `path/.snapshot/name`, at which what is
-        below it now can be read. `name` "": HDFS's name for this time. Nothing is copied, and what
-        is deleted from now on keeps its room. Of a file that is being written it shows what the
-        last close left, and blocks that others follow.
-
-        Raises NotFoundError, NotDirectoryError, ExistsError, PermissionDeniedError.
-        """
-        request = calls.CreateSnapshot(text_of(path), name)
-        return (await self._session.namenodes.call_once(calls.CREATE_SNAPSHOT, request)).path
-
-    async def delete_snapshot(self, path: AnyPath, name: str) -> None:
-        """Delete a snapshot of a directory. Raises NotFoundError, PermissionDeniedError."""
-        request = calls.DeleteSnapshot(text_of(path), name)
-        await self._session.namenodes.call_once(calls.DELETE_SNAPSHOT, request)
-
-    async def rename_snapshot(self, path: AnyPath, name: str, new_name: str) -> None:
-        """Rename a snapshot. Raises NotFoundError, ExistsError, PermissionDeniedError."""
-        request = calls.RenameSnapshot(text_of(path), name, new_name)
-        await self._session.namenodes.call_once(calls.RENAME_SNAPSHOT, request)
-
-    async def list_snapshots(self, path: AnyPath) -> tuple[SnapshotStatus, ...]:
-        """Return the snapshots of a directory, the oldest first. Raises NotFoundError."""
-        request = calls.ListSnapshots(text_of(path))
-        return (await self._session.namenodes.call(calls.LIST_SNAPSHOTS, request)).snapshots
 
     # -- access control lists -------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ from paxosblock.api.path_attributes import GET_ATTRIBUTES, SET_ATTRIBUTES
 from paxosblock.api.snapshot_calls import (
     CREATE_SNAPSHOT,
     DELETE_SNAPSHOT,
+    DIFF_SNAPSHOTS,
     LIST_SNAPSHOTS,
     RENAME_SNAPSHOT,
     SNAPSHOT_DIRECTORY,
@@ -530,6 +531,7 @@ CALLS: Final = (
         log=lambda request, made: facts(path=made.path, before=request.name),
     ),
     shown(LIST_SNAPSHOTS, snapshots.show_all),
+    handled(DIFF_SNAPSHOTS, subtrees.diff_snapshots, right=TokenRight.READ),
     handled(
         api.TRANSACT,
         handlers.transact,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.api.snapshot_calls import DiffSnapshots, SnapshotDifference, SnapshotDifferences
 from paxosblock.api.subtree import (
     KEYS_MAX,
     NO_MOMENT,
@@ -26,6 +27,7 @@ from paxosblock.api.subtree import (
 from paxosblock.namenode.catalog import snapshots
 from paxosblock.namenode.catalog.key_order import KeyWalk
 from paxosblock.namenode.catalog.permissions import ACTOR
+from paxosblock.namenode.catalog.snapshot_diff import Comparison
 from paxosblock.namenode.catalog.subtree_walk import Sums, list_slice
 from paxosblock.namenode.kv.interface import Moment, View
 from paxosblock.namenode.name_node import NameNode
@@ -71,6 +73,22 @@ async def list_subtree(node: NameNode, request: ListSubtree) -> SubtreeListing:
     return SubtreeListing(tuple(entries), tuple(unread), *place, revision=revision)
 
 
+async def diff_snapshots(node: NameNode, request: DiffSnapshots) -> SnapshotDifferences:
+    """Compare some of two states of a directory."""
+    found: list[SnapshotDifference] = []
+    actor = ACTOR.get()
+
+    def go_on(reads: Shown, after: str) -> str:
+        return Comparison(reads, request, actor).add_slice(after, found)
+
+    place = await _slices(node, request, go_on, SLICES_OF_SUMS)
+    return (
+        SnapshotDifferences(gone=True)
+        if place is None
+        else SnapshotDifferences(tuple(found), *place)
+    )
+
+
 async def list_keys(node: NameNode, request: ListKeys) -> KeyListing:
     """List some keys below a directory, all of one moment, with turns for others in between."""
     moment = (await node.catalog.view(anywhere=True)).moment()
@@ -93,7 +111,7 @@ async def list_keys(node: NameNode, request: ListKeys) -> KeyListing:
 
 async def _slices(
     node: NameNode,
-    request: SumSubtree | ListSubtree,
+    request: SumSubtree | ListSubtree | DiffSnapshots,
     go_on: Callable[[Shown, str], str],
     most: int,
     enough: Callable[[], bool] = lambda: False,

@@ -36,6 +36,17 @@ def test_the_names_of_hdfs_are_taken_with_a_dash(
         out.write(b"before")
     named = fs("-createSnapshot", folder).out.rpartition("/")[2].strip()
     assert read(client, f"{folder}/.snapshot/{named}/f") == b"before"
+    client.rename(f"{folder}/f", f"{folder}/g")
+    client.mkdirs(f"{folder}/h")
+    where = f"under directory {folder}:\n"
+    told = "M\t.\n+\t./h\nR\t./f -> ./g\n\n"
+    compared = fs("-snapshotDiff", folder, f".snapshot/{named}", ".")
+    heading = f"Difference between snapshot {named} and current directory {where}"
+    assert compared == Result(0, heading + told, "")
+    assert fs("snapshotDiff", folder, ".", ".").out.endswith(f"{where}\n")
+    refused = fs("snapshotDiff", folder, "none")
+    assert (refused.code, refused.out) == (1, "")
+    assert f"Cannot find the snapshot of directory {folder} with name none" in refused.err
     assert fs("-renameSnapshot", folder, named, "second") == Result(0, "", "")
     twice = fs("-createSnapshot", folder, "second")
     assert (twice.code, "already" in twice.err) == (1, True)

@@ -73,6 +73,7 @@ OTHERS: dict[str, Words] = {
     "admin recover-lease": lambda url, local: ("admin", "recover-lease", f"{url}/a"),
     "deleteSnapshot": lambda url, local: ("fs", "deleteSnapshot", f"{url}-kept", "s"),
     "renameSnapshot": lambda url, local: ("fs", "renameSnapshot", f"{url}-kept", "s", "t"),
+    "snapshotDiff": lambda url, local: ("fs", "snapshotDiff", f"{url}-kept", "s"),
     "snapshot list": lambda url, local: ("fs", "snapshot", "list", f"{url}-kept"),
     "spark distcp": lambda url, local: ("spark", "distcp", local, f"{url}/a"),
     "spark fsck": lambda url, local: ("spark", "fsck", "--deep", f"{url}/a"),

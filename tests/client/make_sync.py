@@ -47,9 +47,8 @@ class Made:
     base_file: str
     says: str = ""
     """Its docstring, if it differs from that of the asynchronous class."""
-    part: str = ""
-    part_source: str = ""
-    """A base of the asynchronous class, and its file: its methods are made, too."""
+    parts: tuple[tuple[str, str], ...] = ()
+    """Bases of the asynchronous class, and their files: their methods are made, too."""
 
     @property
     def parents(self) -> str:
@@ -66,7 +65,10 @@ CLASSES: Final = (
 
     Every method raises a `PaxosBlockError`; see `paxosblock.errors` for what each one tells.
     """,
-        "AsyncCopies", "copies/copy_calls.py",
+        (
+            ("AsyncCopies", "copies/copy_calls.py"),
+            ("AsyncSnapshots", "names/snapshot_verbs.py"),
+        ),
     ),
     Made("BlockVerbs", "block_verbs.py", "Mirror", "sync_base.py"),
     Made("DataNode", "datanode_verbs.py", "Mirror", "sync_base.py"),
@@ -110,8 +112,11 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 def made() -> str:
     """Return the text of the module."""
-    files = [*(made.source for made in CLASSES), *(made.part_source for made in CLASSES)]
-    sources = {name: _source(name) for name in files if name}
+    files = [
+        *(made.source for made in CLASSES),
+        *(name for made in CLASSES for _, name in made.parts),
+    ]
+    sources = {name: _source(name) for name in files}
     body = "".join("".join(_class(made, sources[made.source])) for made in CLASSES)
     imports = {line for source in sources.values() for line in _imports(source, body)}
     imports |= {
@@ -143,9 +148,9 @@ def _class(made: Made, source: str) -> Iterator[str]:
     if made.base.startswith("File"):
         yield f"\n    _async: Async{made.name}\n"
     yield from _methods(found, lines, there)
-    if made.part:
-        part = _source(made.part_source)
-        yield from _methods(_found(part, made.part), part.splitlines(), there)
+    for name, file in made.parts:
+        part = _source(file)
+        yield from _methods(_found(part, name), part.splitlines(), there)
 
 
 def _methods(found: ast.ClassDef, lines: list[str], there: set[str]) -> Iterator[str]:

@@ -497,6 +497,18 @@ def test_snapshots_are_taken_read_renamed_and_deleted(
     taken = gateway.ask("PUT", home, "CREATESNAPSHOT", snapshotname="s")
     assert (taken.status, taken.json) == (200, {"Path": f"{home}/.snapshot/s"})
     fs.delete(f"{home}/f")
+    compared = gateway.ask("GET", home, "GETSNAPSHOTDIFF", oldsnapshotname="s", snapshotname="")
+    assert compared.json == {
+        "SnapshotDiffReport": {
+            "diffList": [
+                {"sourcePath": "", "type": "MODIFY"},
+                {"sourcePath": "f", "type": "DELETE"},
+            ],
+            "fromSnapshot": "s",
+            "snapshotRoot": home,
+            "toSnapshot": "",
+        }
+    }
     renamed = gateway.ask("PUT", home, "RENAMESNAPSHOT", oldsnapshotname="s", snapshotname="t")
     assert (renamed.status, renamed.body) == (200, b"")
     assert gateway.ask("GET", f"{home}/.snapshot/t/f", "OPEN").body == b"before"

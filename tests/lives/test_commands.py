@@ -31,6 +31,7 @@ NOT_CALLED: Final = {
     "create_snapshot": "has lives of its own: tests/lives/keepsakes.py",
     "delete_snapshot": "as create_snapshot",
     "rename_snapshot": "as create_snapshot",
+    "diff_snapshots": "compares snapshots: tests/namenode/test_snapshot_diff.py",
     "list_snapshots": "shows snapshots: tests/client/test_snapshots.py",
     "list_tokens": "shows tokens: tests/services/test_tokens.py",
     "revoke_token": "of a user, and of no file: tests/services/test_tokens.py",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from paxosblock.api.namenode import BlockMember, BlockView, FileStatus, Listing
 from paxosblock.api.ownership import AclStatus
 from paxosblock.api.quota import QuotaUsage
-from paxosblock.api.snapshot_calls import SnapshotStatus
+from paxosblock.api.snapshot_calls import SnapshotDifference, SnapshotStatus
 from paxosblock.api.status import ClusterRoom
 from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
@@ -573,30 +573,6 @@ class Client(ClientBase):
         """
         return self._run(self._async.revoke_token, serial)
 
-    # -- snapshots ------------------------------------------------------------------------------
-
-    def create_snapshot(self, path: AnyPath, name: str = "") -> str:
-        """Take a snapshot of a directory; return the path, `path/.snapshot/name`, at which what is
-        below it now can be read. `name` "": HDFS's name for this time. Nothing is copied, and what
-        is deleted from now on keeps its room. Of a file that is being written it shows what the
-        last close left, and blocks that others follow.
-
-        Raises NotFoundError, NotDirectoryError, ExistsError, PermissionDeniedError.
-        """
-        return self._run(self._async.create_snapshot, path, name)
-
-    def delete_snapshot(self, path: AnyPath, name: str) -> None:
-        """Delete a snapshot of a directory. Raises NotFoundError, PermissionDeniedError."""
-        return self._run(self._async.delete_snapshot, path, name)
-
-    def rename_snapshot(self, path: AnyPath, name: str, new_name: str) -> None:
-        """Rename a snapshot. Raises NotFoundError, ExistsError, PermissionDeniedError."""
-        return self._run(self._async.rename_snapshot, path, name, new_name)
-
-    def list_snapshots(self, path: AnyPath) -> tuple[SnapshotStatus, ...]:
-        """Return the snapshots of a directory, the oldest first. Raises NotFoundError."""
-        return self._run(self._async.list_snapshots, path)
-
     # -- access control lists -------------------------------------------------------------------
 
     def get_acl_status(self, path: AnyPath) -> AclStatus:
@@ -818,6 +794,40 @@ class Client(ClientBase):
             told=told,
             progress=progress,
         )
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def create_snapshot(self, path: AnyPath, name: str = "") -> str:
+        """Take a snapshot of a directory; return the path, `path/.snapshot/name`, at which what is
+        below it now can be read. `name` "": HDFS's name for this time. Nothing is copied, and what
+        is deleted from now on keeps its room. Of a file that is being written it shows what the
+        last close left, and blocks that others follow.
+
+        Raises NotFoundError, NotDirectoryError, ExistsError, PermissionDeniedError.
+        """
+        return self._run(self._async.create_snapshot, path, name)
+
+    def delete_snapshot(self, path: AnyPath, name: str) -> None:
+        """Delete a snapshot of a directory. Raises NotFoundError, PermissionDeniedError."""
+        return self._run(self._async.delete_snapshot, path, name)
+
+    def rename_snapshot(self, path: AnyPath, name: str, new_name: str) -> None:
+        """Rename a snapshot. Raises NotFoundError, ExistsError, PermissionDeniedError."""
+        return self._run(self._async.rename_snapshot, path, name, new_name)
+
+    def list_snapshots(self, path: AnyPath) -> tuple[SnapshotStatus, ...]:
+        """Return the snapshots of a directory, the oldest first. Raises NotFoundError."""
+        return self._run(self._async.list_snapshots, path)
+
+    def snapshot_diff(
+        self, path: AnyPath, before: str, later: str = ""
+    ) -> list[SnapshotDifference]:
+        """Return what differs in a directory between two of its snapshots, in HDFS's order; "" is
+        what is there now.
+
+        Raises NotFoundError, NotDirectoryError, PermissionDeniedError.
+        """
+        return self._run(self._async.snapshot_diff, path, before, later)
 
 
 class BlockVerbs(Mirror[AsyncBlockVerbs]):

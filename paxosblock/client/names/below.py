@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.api.snapshot_calls import DiffSnapshots, SnapshotDifference, SnapshotDifferences
 from paxosblock.api.subtree import (
     NO_MOMENT,
     ContentSummary,
@@ -22,6 +23,7 @@ TRIES: Final = 10
 """Times that a sum is begun because the NameNode that kept its moment no longer leads."""
 
 AskSums = Callable[[SumSubtree], Awaitable[SubtreeSums]]
+AskDifferences = Callable[[DiffSnapshots], Awaitable[SnapshotDifferences]]
 AskListing = Callable[[ListSubtree], Awaitable[SubtreeListing]]
 
 
@@ -108,8 +110,26 @@ async def below_at_once(ask: AskListing, path: str) -> AsyncIterator[FileStatus]
             yield entry
 
 
+async def snapshot_diff(
+    ask: AskDifferences, path: str, before: str, later: str
+) -> list[SnapshotDifference]:
+    """As `AsyncClient.snapshot_diff`."""
+    for _ in range(TRIES):
+        found = list[SnapshotDifference]()
+        moment, after = NO_MOMENT, ""
+        while True:
+            part = await ask(DiffSnapshots(path, before, later, moment, after))
+            found += part.differences
+            moment, after = part.moment, part.after
+            if part.gone or not after:
+                break
+        if not part.gone:
+            return found
+    raise _gone(path)
+
+
 def _gone(path: str) -> NotReadyError:
     return NotReadyError(
-        f"'{path}': another NameNode took the lead again and again while it was summed up",
+        f"'{path}': another NameNode took the lead again and again while it was gone through",
         path=path,
     )

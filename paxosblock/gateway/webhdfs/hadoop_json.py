@@ -58,6 +58,23 @@ class UsageJson(msgspec.Struct, rename="camel"):
     space_quota: int = NO_QUOTA
 
 
+class DifferenceJson(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A difference between two states of a directory."""
+
+    source_path: str
+    type: str
+    target_path: str = ""
+
+
+class SnapshotDiffReportJson(msgspec.Struct, rename="camel"):
+    """The differences of a directory between two snapshots; "" is what is there now."""
+
+    diff_list: list[DifferenceJson]
+    from_snapshot: str
+    snapshot_root: str
+    to_snapshot: str
+
+
 class BlockLocationJson(msgspec.Struct, rename="camel"):
     """A block of a file, and where its replicas are."""
 

@@ -14,10 +14,12 @@ from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.gateway.download import asked_again_if_replaced, begun
 from paxosblock.gateway.exchange import Answer, StreamedBody
 from paxosblock.gateway.webhdfs.hadoop_json import (
+    DifferenceJson,
     FileChecksumJson,
     FileStatusJson,
     RoomJson,
     ServerDefaultsJson,
+    SnapshotDiffReportJson,
     answered,
     block_location,
     content_summary,
@@ -96,6 +98,16 @@ async def get_quota_usage(call: HadoopCall) -> Answer:
     """Count the names and bytes at and below a path, and show its limits."""
     summary, usage = await call.fs.content_summary(call.path), await call.fs.quota_usage(call.path)
     return answered({"QuotaUsage": quota_usage(summary, usage)})
+
+
+@operation("GETSNAPSHOTDIFF", "GET")
+async def get_snapshot_diff(call: HadoopCall) -> Answer:
+    """Show what differs between two snapshots (`oldsnapshotname`, `snapshotname`; "" is now)."""
+    before, later = call.parameters.text("oldsnapshotname"), call.parameters.text("snapshotname")
+    found = await call.fs.snapshot_diff(call.path, before, later)
+    told = [DifferenceJson(one.source, one.kind.value, one.target) for one in found]
+    report = SnapshotDiffReportJson(told, before, call.path, later)
+    return answered({"SnapshotDiffReport": report})
 
 
 @operation("GETHOMEDIRECTORY", "GET")

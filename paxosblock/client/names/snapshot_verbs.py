@@ -1,0 +1,62 @@
+"""The calls of a client about snapshots of directories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paxosblock.api import snapshot_calls as calls
+from paxosblock.api.snapshot_calls import SnapshotDifference, SnapshotStatus
+from paxosblock.base.paths import AnyPath, text_of
+from paxosblock.client.names.below import snapshot_diff
+
+if TYPE_CHECKING:
+    from paxosblock.client.session.shared_session import SharedSession
+
+
+class AsyncSnapshots:
+    """The part of an `AsyncClient` that is about snapshots."""
+
+    _session: SharedSession
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    async def create_snapshot(self, path: AnyPath, name: str = "") -> str:
+        """Take a snapshot of a directory; return the path, `path/.snapshot/name`, at which what is
+        below it now can be read. `name` "": HDFS's name for this time. Nothing is copied, and what
+        is deleted from now on keeps its room. Of a file that is being written it shows what the
+        last close left, and blocks that others follow.
+
+        Raises NotFoundError, NotDirectoryError, ExistsError, PermissionDeniedError.
+        """
+        request = calls.CreateSnapshot(text_of(path), name)
+        return (await self._session.namenodes.call_once(calls.CREATE_SNAPSHOT, request)).path
+
+    async def delete_snapshot(self, path: AnyPath, name: str) -> None:
+        """Delete a snapshot of a directory. Raises NotFoundError, PermissionDeniedError."""
+        request = calls.DeleteSnapshot(text_of(path), name)
+        await self._session.namenodes.call_once(calls.DELETE_SNAPSHOT, request)
+
+    async def rename_snapshot(self, path: AnyPath, name: str, new_name: str) -> None:
+        """Rename a snapshot. Raises NotFoundError, ExistsError, PermissionDeniedError."""
+        request = calls.RenameSnapshot(text_of(path), name, new_name)
+        await self._session.namenodes.call_once(calls.RENAME_SNAPSHOT, request)
+
+    async def list_snapshots(self, path: AnyPath) -> tuple[SnapshotStatus, ...]:
+        """Return the snapshots of a directory, the oldest first. Raises NotFoundError."""
+        request = calls.ListSnapshots(text_of(path))
+        return (await self._session.namenodes.call(calls.LIST_SNAPSHOTS, request)).snapshots
+
+    async def snapshot_diff(
+        self, path: AnyPath, before: str, later: str = ""
+    ) -> list[SnapshotDifference]:
+        """Return what differs in a directory between two of its snapshots, in HDFS's order; "" is
+        what is there now.
+
+        Raises NotFoundError, NotDirectoryError, PermissionDeniedError.
+        """
+        namenodes = self._session.namenodes
+
+        async def ask(request: calls.DiffSnapshots) -> calls.SnapshotDifferences:
+            return await namenodes.call(calls.DIFF_SNAPSHOTS, request)
+
+        return await snapshot_diff(ask, text_of(path), before, later)
