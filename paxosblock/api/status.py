@@ -94,6 +94,16 @@ class ClusterRoom(msgspec.Struct, frozen=True):
     free: int
 
 
+class PastStatus(msgspec.Struct, frozen=True):
+    """The cost of what snapshots keep: `records` of names, files and their places that were
+    replaced or removed since, and the `bytes` of replicas that no file of today has. A snapshot
+    that ended counts until all that only it showed is gone."""
+
+    snapshots: int = 0
+    records: int = 0
+    bytes: int = 0
+
+
 class ClusterStatus(msgspec.Struct, frozen=True):
     """The state of the cluster, as `cluster status` and `admin report` show it."""
 
@@ -108,6 +118,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     replication: ReplicationStatus = ReplicationStatus()
     to_learn: int = 0
     """Blocks of a restored backup about which DataNodes must still be asked."""
+    past: PastStatus = PastStatus()
 
     @property
     def room(self) -> ClusterRoom:

@@ -23,6 +23,7 @@ from paxosblock.cli.decommissioning import describe_progress
 from paxosblock.cli.descriptions import (
     describe_cluster,
     describe_datanode,
+    describe_past,
     describe_replication,
     describe_scrubbing,
     name_and_place,
@@ -102,9 +103,10 @@ def report(invocation: Invocation) -> None:
     were started are shown. The line "Replicas" appears while blocks lack replicas: it counts the
     blocks that wait for a copy or are being copied, that are missing (no readable replica is left),
     that have a damaged replica, and that are being written with too few replicas. The line
-    "Restored" appears after `admin restore`, until DataNodes have told of every block. Safe mode is
-    shown while it is on; nothing is copied or taken away then, see `admin safemode`. A DataNode
-    that is to leave is shown with its progress, see `admin leaving`. With --json the last line is
+    "Snapshots" appears while there are any, and says what only they keep. The line "Restored"
+    appears after `admin restore`, until DataNodes have told of every block. Safe mode is shown
+    while it is on; nothing is copied or taken away then, see `admin safemode`. A DataNode that
+    is to leave is shown with its progress, see `admin leaving`. With --json the last line is
     what the status page of the NameNode that leads shows, all of it (`/page.json`).
 
     Exit code 1 when a node does not answer, is not live (unless it is to leave) or cannot store
@@ -119,14 +121,7 @@ def report(invocation: Invocation) -> None:
         invocation.failures += standing is None or bool(standing.trouble)
     _say_of_all(invocation, standings.values())
     seen = invocation.call(CLUSTER_STATUS, ClusterStatusRequest())
-    if seen.safe_mode.on:
-        invocation.say(describe_safe_mode(seen.safe_mode))
-    if text := describe_replication(seen.replication):
-        invocation.say(f"Replicas  {text}")
-    if seen.to_learn:
-        waits = "waits" if seen.to_learn == 1 else "wait"
-        whose = f"{counted(seen.to_learn, 'block')} of the backup {waits}"
-        invocation.say(f"Restored  {whose} until its DataNodes have told what became of it")
+    _say_of_blocks(invocation, seen)
     invocation.failures += bool(seen.replication.missing)
     leaves = {node.status.node: node for node in invocation.call(LEAVING, LeavingRequest()).nodes}
     for datanode in seen.datanodes:
@@ -142,6 +137,20 @@ def report(invocation: Invocation) -> None:
         invocation.say(f"DataNode  {name_and_place(is_to.status)}  {text}", {"leaving": is_to})
     text = f"{describe_cluster(seen)}, {seen.recoveries} being recovered"
     invocation.say(text, _overview(invocation, standings, seen) if invocation.json else None)
+
+
+def _say_of_blocks(invocation: Invocation, seen: ClusterStatus) -> None:
+    """Print the lines that are there only sometimes."""
+    if seen.safe_mode.on:
+        invocation.say(describe_safe_mode(seen.safe_mode))
+    if text := describe_replication(seen.replication):
+        invocation.say(f"Replicas  {text}")
+    if seen.to_learn:
+        waits = "waits" if seen.to_learn == 1 else "wait"
+        whose = f"{counted(seen.to_learn, 'block')} of the backup {waits}"
+        invocation.say(f"Restored  {whose} until its DataNodes have told what became of it")
+    if seen.past.snapshots:
+        invocation.say(f"Snapshots {describe_past(seen.past)}")
 
 
 @dataclass(frozen=True, slots=True)

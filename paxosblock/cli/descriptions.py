@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from paxosblock.api.care import AdminStatus
-from paxosblock.api.status import ClusterStatus, NodeStatus, ReplicationStatus
+from paxosblock.api.status import ClusterStatus, NodeStatus, PastStatus, ReplicationStatus
 from paxosblock.base.rack import DEFAULT_RACK
 from paxosblock.cli.text import counted, human_size
 
@@ -51,6 +51,13 @@ def describe_cluster(seen: ClusterStatus) -> str:
     """Return the numbers of files and blocks of a cluster."""
     files, blocks = counted(seen.files, "file"), counted(seen.blocks, "block")
     return f"{files} ({seen.open_files} being written), {blocks}"
+
+
+def describe_past(past: PastStatus) -> str:
+    """Return what snapshots keep."""
+    records = counted(past.records, "record")
+    size = human_size(past.bytes)
+    return f"{past.snapshots}, which keep {records} of names and files, and {size} of replicas"
 
 
 def describe_replication(seen: ReplicationStatus) -> str:

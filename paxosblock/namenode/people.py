@@ -57,6 +57,7 @@ async def cluster_status(node: NameNode, request: ClusterStatusRequest) -> Clust
         safe_mode=node.safe_mode.status(node.clock_s()),
         replication=node.monitor.status,
         to_learn=node.learner.left,
+        past=counts.past,
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import ADD_BLOCK, CREATE, NO_BLOCK, AddBlock
+from paxosblock.api.status import CLUSTER_STATUS, ClusterStatusRequest, PastStatus
 from paxosblock.errors import AccessDeniedError, SafeModeError
 from paxosblock.local.cluster_folder import ClusterFolder
 from paxosblock.namenode.catalog.ids import FILES_SKIPPED
@@ -22,6 +23,7 @@ from tests.fork_server import ended
 from tests.namenode.scene import ANN, create_request
 from tests.services.conftest import QUICK
 from tests.services.content import content
+from tests.waiting import wait_until
 
 LOSE = "--yes-lose-data"
 SIZES = (0, 10, 5_000, 100_000, 300_000)
@@ -106,6 +108,56 @@ def test_a_lost_catalog_is_brought_back_with_every_file_that_was_there(
         assert fs.stat("/since/10").file_id > FILES_SKIPPED, "and so no id is given again"
         check(fs, "/since", "again")
         check(fs, "/before", "before")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_snapshot_comes_back_with_the_catalog(
+    count: int, tmp_path: Path, paxosblock: Paxosblock
+) -> None:
+    """It is read after all of it was changed and deleted, before the backup and since; its end
+    gives back the room."""
+    backup = tmp_path / "backup"
+    with LocalCluster(3, count, tmp_path / "cluster") as cluster, Client(cluster.url, QUICK) as fs:
+        where = ("--namenodes", ",".join(cluster.addresses))
+        write(fs, "/kept", "kept")
+        kept = fs.create_snapshot("/kept", "s")
+        with fs.append("/kept/5000") as out:
+            out.write(b"more")
+        fs.truncate("/kept/100000", 70_000)
+        fs.rename("/kept/10", "/kept/ten")
+        fs.delete("/kept/300000")
+        assert paxosblock("admin", "backup", backup, *where).code == 0
+        fs.delete("/kept/ten")
+        fs.delete("/kept/5000")
+        for node in cluster.namenodes:
+            node.kill()
+            shutil.rmtree(node.volumes[0])
+        bring_back(cluster, tmp_path, paxosblock, backup)
+        check(fs, kept, "kept")
+        assert paxosblock("admin", "safemode", "leave", *where).code == 0
+        later = fs.create_snapshot("/kept", "later")
+        for name in [each.path for each in fs.ls("/kept")]:
+            fs.delete(name)
+        check(fs, kept, "kept")
+        with fs.open(f"{later}/100000") as file:
+            assert file.read() == content("kept 100000", 0, 70_000)
+
+        def keeps_bytes() -> bool:
+            """The sweep has seen what was deleted."""
+            past = call(cluster.wait_leader().address, CLUSTER_STATUS, ClusterStatusRequest()).past
+            return (past.snapshots, past.records > 0) == (2, True) and past.bytes > 3 * 400_000
+
+        wait_until(keeps_bytes, 60)
+        assert "\nSnapshots 2, which keep " in paxosblock("admin", "report", *where).out
+        fs.delete_snapshot("/kept", "s")
+        fs.delete_snapshot("/kept", "later")
+
+        def nothing_is_left() -> bool:
+            seen = call(cluster.wait_leader().address, CLUSTER_STATUS, ClusterStatusRequest())
+            return seen.blocks == 0 and seen.past == PastStatus()
+
+        wait_until(nothing_is_left, 60)
+        assert "Snapshots" not in paxosblock("admin", "report", *where).out
 
 
 def bring_back(cluster: LocalCluster, path: Path, paxosblock: Paxosblock, backup: Path) -> None:

@@ -123,6 +123,7 @@ SHOWS: Final = frozenset(
         "fs checksum",
         "fs help",
         "fs moveToLocal",
+        "fs snapshotDiff",
         "fs test",
         "fs text",
         "fs usage",

@@ -37,6 +37,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.quota import CheckedQuota, QuotaUsage
 from paxosblock.api.reports import Timeline
+from paxosblock.api.status import PastStatus
 from paxosblock.api.user_tokens import TokenNote
 from paxosblock.base import paths
 from paxosblock.errors import NotReadyError
@@ -115,6 +116,7 @@ class CatalogCounts:
     files: int
     blocks: int
     open_files: int
+    past: PastStatus
 
 
 def wall_clock_ms() -> int:
@@ -603,7 +605,20 @@ class Catalog:
             files=files,
             blocks=view.count(keys.BLOCKS[0]),
             open_files=view.count(keys.OPEN_FILES[0]),
+            past=await self._past_status(),
         )
+
+    async def _past_status(self) -> PastStatus:
+        """Count what snapshots keep: all blocks that only they show are those of kept files."""
+        if not (count := kept_blocks.count(await self._store.barrier())):
+            return PastStatus()
+        kept_bytes = 0
+        async for _, page in self._slices(keys.KEPT_FILES):
+            for key, _ in page:
+                async for view, places in self._slices(keys.places(keys.number_of(key))):
+                    kept_bytes += kept_blocks.replica_bytes(view, places)
+        view = await self._store.barrier()
+        return PastStatus(count, view.count(keys.IMAGES[0]), kept_bytes)
 
     async def finalized_blocks(self) -> int:
         """Return how many blocks are finalized.

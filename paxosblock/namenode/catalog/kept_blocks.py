@@ -18,7 +18,7 @@ again, and the sweep looks at it once more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -38,6 +38,7 @@ from paxosblock.namenode.catalog.records import (
     encode,
 )
 from paxosblock.namenode.kv import past
+from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.protocol.types import BlockId
 
 STEP_FILES: Final = 100
@@ -184,12 +185,26 @@ def _forget_place(draft: Draft, block: BlockId, place: bytes) -> None:
 
 def change_count(draft: Draft, by: int) -> None:
     """Count one snapshot more or less; a decision that asks what is shown expects the count."""
-    found = draft.get(keys.SNAPSHOT_COUNT)
-    count = (keys.unpack_number(found.value) if found.exists else 0) + by
-    if count:
-        draft.put(keys.SNAPSHOT_COUNT, keys.pack_number(count))
+    if after := count(draft) + by:
+        draft.put(keys.SNAPSHOT_COUNT, keys.pack_number(after))
     else:
         draft.delete(keys.SNAPSHOT_COUNT)
+
+
+def count(reads: Reads) -> int:
+    """Return how many snapshots there are, those that are being ended included."""
+    found = reads.get(keys.SNAPSHOT_COUNT)
+    return keys.unpack_number(found.value) if found.exists else 0
+
+
+def replica_bytes(reads: Reads, places: Iterable[tuple[bytes, Versioned]]) -> int:
+    """Return what the replicas of the finalized blocks at these places take, in bytes."""
+    found = (block_entry(reads, decode_place(place.value).block) for _, place in places)
+    return sum(
+        entry.record.size_bytes * len(entry.record.members)
+        for entry in found
+        if entry is not None and entry.record.finalized
+    )
 
 
 def _places(reads: Reads, block: BlockId) -> Iterator[bytes]:

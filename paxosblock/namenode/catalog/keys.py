@@ -80,6 +80,7 @@ SNAPSHOT_COUNT = HOLDS
 SNAPSHOTS: Range = prefix_range(HOLD)
 ENDED_SNAPSHOTS: Range = prefix_range(b"E")
 IMAGES: Range = prefix_range(IMAGE)
+KEPT_FILES: Range = prefix_range(b"G")
 
 _APPLICATION = b"a"
 _SESSION = b"s"

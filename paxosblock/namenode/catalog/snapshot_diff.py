@@ -68,7 +68,7 @@ class Comparison:
         Raises:
             PermissionDeniedError: the actor may not read a directory that is compared.
         """
-        for looked, (place, difference) in enumerate(self._steps(self._place_of(after)), 1):
+        for looked, (place, difference) in enumerate(self._compare(self._place_of(after)), 1):
             if difference is not None:
                 found.append(_inverted(difference) if self._backwards else difference)
             if looked >= SLICE:
@@ -105,7 +105,7 @@ class Comparison:
             raise InvalidRequestError(f"{paths.shown(self._top)}: cannot go on at another place")
         return place
 
-    def _steps(self, place: _Place) -> Iterator[tuple[_Place, SnapshotDifference | None]]:
+    def _compare(self, place: _Place) -> Iterator[tuple[_Place, SnapshotDifference | None]]:
         """Yield each thing that is looked at, behind a place, with what differs there."""
         if place.kind is not None:
             target = tree.find(self._before, place.path, self._actor)
