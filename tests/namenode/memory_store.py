@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, StorageError
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.tree import unpack_target
 from paxosblock.namenode.kv.codec import encode_edit
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Recent, View
 from paxosblock.namenode.raft.entry import Entry, EntryKind
@@ -27,6 +29,19 @@ def apply_edit(machine: ReplicatedMachine, edit: Edit) -> Committed | Conflict:
         except StopIteration as end:
             applied: Committed | Conflict = end.value
             return applied
+
+
+def check_entries(view: View, edit: Edit) -> None:
+    """Demand that an edit that changes the entry of a directory changes its inode, too.
+
+    What was decided for a user expects the inodes on the way alone (`trails.py`).
+    """
+    after = dict.fromkeys(edit.deletes, b"") | dict(edit.puts)
+    for key in after:
+        if key.startswith(keys.ENTRIES[0]) and (before := view.get(key)).exists:
+            target = unpack_target(before.value)
+            if target.is_directory:
+                assert keys.inode(target.number) in after, "an entry changed without its inode"
 
 
 class MemoryStore:
@@ -61,6 +76,7 @@ class MemoryStore:
         if before:
             raise OutcomeUnknownError("the store failed before the edit")
         self.payloads.append(encode_edit(edit))
+        check_entries(self.machine, edit)
         outcome = apply_edit(self.machine, edit)
         self.applied.set()
         self.applied.clear()

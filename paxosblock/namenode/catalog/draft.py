@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Generator, Iterator
 from heapq import merge
 from itertools import chain, islice
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import ParamSpec, Protocol, TypeVar
 
 from paxosblock.namenode.catalog import keys
@@ -99,6 +99,11 @@ def inode_in(found: Versioned) -> Inode:
     return decode_inode(found.value)
 
 
+def are_still(get: Callable[[bytes], Versioned], read: dict[bytes, Versioned]) -> bool:
+    """True if each key has the very value that was read before, so that no edit changed it."""
+    return all(map(is_, map(get, read), read.values()))
+
+
 class Draft:
     """Reads of one decision and the changes it asks for, to become one `Edit`.
 
@@ -143,6 +148,16 @@ class Draft:
         if found is None:
             found = self._expect[key] = self._read(key)
         return found
+
+    def stands_on(self, read: dict[bytes, Versioned]) -> bool:
+        """True if nothing of what was read before has changed, in this draft or below it; then all
+        of it is a precondition, as after `get`."""
+        self.work += len(read)
+        changed = self._changes and not read.keys().isdisjoint(self._changes)
+        if changed or not are_still(self._read, read):
+            return False
+        self._expect = read | self._expect
+        return True
 
     def peek(self, key: bytes) -> Versioned:
         """Return the value of `key` without making it a precondition."""

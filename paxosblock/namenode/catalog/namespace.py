@@ -517,7 +517,7 @@ def _make_missing(
     above, made = permissions.directory_in(draft.get(keys.inode(target.number))), None
     hidden = names[0] == HIDDEN and not depth
     if not (hidden or context.actor.superuser):
-        permissions.check_at(draft, above.number, Action.WRITE, names[:depth], context.actor)
+        permissions.check(above, Action.WRITE, names[:depth], context.actor)
     owner = _owner_of_new(request.owner, context.actor)
     last = len(names) if isinstance(request, MakeDirectories) else 0
     for place, name in enumerate(names[depth:], depth + 1):

@@ -1,8 +1,9 @@
 """Reading the namespace: from a path to an inode and back, and what `stat` and `list` show.
 
 The value of an entry holds the kind and the id of what it names, so that a superuser's path is
-walked without reading any inode; for others each directory on the way is checked. Renaming a
-directory changes only its own entry, because the entries below it are kept under its id.
+walked without reading any inode; for others each directory on the way is checked. A way that was
+walked is remembered (`trails.py`). Renaming a directory changes only its own entry and inode,
+because the entries below it are kept under its id.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     PermissionDeniedError,
 )
-from paxosblock.namenode.catalog import keys, permissions
+from paxosblock.namenode.catalog import keys, permissions, trails
 from paxosblock.namenode.catalog.draft import Reads, entry_in, inode_in, inode_of
 from paxosblock.namenode.catalog.permissions import ITSELF, Action, Actor
 from paxosblock.namenode.catalog.records import (
@@ -45,7 +46,6 @@ from paxosblock.protocol.types import Durability
 _TARGET = struct.Struct(">cQ")
 _DIRECTORY = b"d"
 _FILE = b"f"
-_EXECUTE = int(Action.EXECUTE)
 
 
 class SnapshotView(PastView):
@@ -120,20 +120,36 @@ def descend(reads: Reads, names: tuple[str, ...], actor: Actor) -> tuple[Target,
         InvalidRequestError: the path ends there.
     """
     get, kind, number, free, begin = reads.get, _DIRECTORY, ROOT_ID, actor.superuser, 0
+    read: dict[bytes, Versioned] | None = None
     if isinstance(reads, SnapshotView):
         number, begin = reads.directory, reads.depth
+    elif len(names) > 1:
+        directory = trails.follow(reads, names[:-1], actor)
+        if directory is None:
+            read = {}
+        else:
+            number, free, begin = directory, True, len(names) - 1
     for depth, name in enumerate(names[begin:], begin):
         if kind != _DIRECTORY:
             raise not_directory(paths.join(names[:depth]))
         if not free:
-            inode = permissions.directory_in(get(keys.inode(number)))
-            if not permissions.allowed(inode, _EXECUTE, actor):
-                permissions.check(inode, Action.EXECUTE, names[:depth], actor)
-        found = get(keys.entry(number, name))
+            key = keys.inode(number)
+            passed = get(key)
+            inode = permissions.directory_in(passed)
+            permissions.check(inode, Action.EXECUTE, names[:depth], actor)
+            if read is not None:
+                read[key] = passed
+        if read is not None and depth == len(names) - 1:
+            trails.remember(names[:-1], actor, number, read)
+            read = None
+        key = keys.entry(number, name)
+        found = get(key)
         if not found.exists:
             if name == SNAPSHOT_DIRECTORY:
                 raise _read_only(names)
             return Target(number, True), depth
+        if read is not None and free:
+            read[key] = found
         kind, number = _TARGET.unpack(found.value)
     return Target(number, kind == _DIRECTORY), len(names)
 
