@@ -25,6 +25,7 @@ from paxosblock.host.loop import run
 from paxosblock.net.calls import control
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.message_frames import MessageFrameKind, pack
+from paxosblock.net.port import access
 from paxosblock.net.port.access import (
     NONCE,
     OPEN,
@@ -173,7 +174,17 @@ def test_a_proof_is_good_for_one_connection_to_one_path_only() -> None:
     assert first.met_by(proof)
     assert not second.met_by(proof)
     assert not elsewhere.met_by(proof)
-    assert not first.met_by(bytes.fromhex(first.headers[PROOF]))
+
+
+def test_a_proof_that_is_turned_back_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger sends a node the proof that it just sent: each end proves in words of its own."""
+    introduction = ONE.introduction(CALLS.path, "n:1 10.0.0.1:1")
+    challenge = ONE.challenge(CALLS.path, introduction.headers, meant)
+    assert challenge is not None
+    turned_back = bytes.fromhex(challenge.headers[PROOF])
+    assert not challenge.met_by(turned_back)
+    monkeypatch.setattr(access, "_OF_CALLER", access._OF_NODE)
+    assert challenge.met_by(turned_back), "without that, it is a proof"
 
 
 def test_the_first_secret_of_a_running_cluster_is_not_required_at_once() -> None:
@@ -208,6 +219,8 @@ def test_what_a_caller_proves_to_one_who_is_no_node_is_good_at_no_node(run_on: R
 
 
 def test_no_stream_is_passed_on_to_another_node() -> None:
+    """Without a secret, which a caller proves to the node that it dialled, any is."""
+
     async def scenario() -> None:
         async with (
             stream_node(lambda _: Echo(), access=ONE) as port,
@@ -215,6 +228,13 @@ def test_no_stream_is_passed_on_to_another_node() -> None:
         ):
             with pytest.raises(AccessDeniedError, match="wanted the node at"):
                 await connect(*split_address(strangers), Recorder(), access=ONE)
+        async with (
+            stream_node(lambda _: Echo(), access=OPEN) as port,
+            relay(f"127.0.0.1:{port}") as strangers,
+        ):
+            passed_on = await connect(*split_address(strangers), Recorder(), access=OPEN)
+            passed_on.close()
+            await passed_on.wait_closed()
 
     run(scenario())
 

@@ -25,6 +25,7 @@ from paxosblock.errors import AccessDeniedError, ConfigError, PaxosBlockError, U
 from paxosblock.net.calls import control
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.calls.rpc import RpcClient
+from paxosblock.net.message_frames import MessageFrameKind, pack
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.access_server import add_without_token
 from paxosblock.net.port.admission import Caps
@@ -235,24 +236,38 @@ async def stranger_between(node: str) -> AsyncIterator[Between]:
 
 
 @on_both_loops
-async def test_what_a_stranger_puts_in_or_sends_again_is_not_done(ours: Certificates) -> None:
-    """Bytes of the caller come once more, on their connection and on another one."""
+@pytest.mark.parametrize("with_tls", [False, True], ids=["without TLS", "with TLS"])
+async def test_what_a_stranger_puts_in_or_sends_again_is_done_without_tls_alone(
+    ours: Certificates, with_tls: bool
+) -> None:
+    """The caller's bytes come again on another connection, and a call of the stranger on theirs."""
+    put_in = pack(MessageFrameKind.CALL, 9, msgspec.msgpack.encode(Text("x")), b"echo", b"strange")
+    access, caller = (ours.of_node(), ours.of_user()) if with_tls else (OPEN, OPEN)
     async with (
-        node(ours.of_node()) as served,
+        node(access) as served,
         stranger_between(served.address) as between,
-        RpcClient(ours.of_user()) as client,
+        RpcClient(caller) as client,
     ):
         await client.call(between.address, "echo", Text("a"), Text, SOON_S)
-        begun = len(between.sent)
         await client.call(between.address, "echo", Text("b"), Text, SOON_S)
         reader, writer = await asyncio.open_connection(*split_address(served.address))
         with closing(writer):
-            writer.write(between.sent)
-            assert b"echo" not in await asyncio.wait_for(_end(reader), SOON_S)
-        between.to_node[0].write(between.sent[begun:])
-        await wait_until_async(lambda: between.ended == 1)
-        assert served.begun == ["a", "b"]
-        assert await called(served.address, ours.of_user(), "c") == "c"
+            if with_tls:
+                writer.write(between.sent)
+                assert b"echo" not in await asyncio.wait_for(_end(reader), SOON_S)
+            else:
+                request, end, frames = bytes(between.sent).partition(b"\r\n\r\n")
+                writer.write(request + end)
+                await reader.readuntil(end)
+                writer.write(frames)
+                await wait_until_async(lambda: served.begun == ["a", "b", "a", "b"])
+        between.to_node[0].write(put_in)
+        if with_tls:
+            await wait_until_async(lambda: between.ended == 1)
+            assert served.begun == ["a", "b"]
+        else:
+            await wait_until_async(lambda: served.begun == ["a", "b", "a", "b", "x"])
+        assert await called(served.address, caller, "c") == "c"
     await _alone()
 
 
