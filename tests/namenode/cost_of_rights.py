@@ -1,5 +1,5 @@
-"""What permissions and the audit log cost of a `stat` and a `mkdirs`, in the NameNode's part of a
-call: no socket, and a log in memory. `python -m tests.namenode.cost_of_rights [ROUNDS]`
+"""Measures what permissions and the audit log cost of a `stat` and a `mkdirs`, in the NameNode's
+part of a call: no socket, a log in memory. `python -m tests.namenode.cost_of_rights [ROUNDS]`
 
 Rounds of all kinds alternate, and the least of each counts: other work on the machine only adds.
 """

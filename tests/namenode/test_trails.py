@@ -34,7 +34,7 @@ async def tree_of_four() -> tuple[MemoryStore, NamedCatalog]:
 
 
 def seen(reads: Reads, actor: Actor) -> tuple[int, int] | str:
-    """Where `PATH` leads, and how many names to it; or the refusal."""
+    """Return the inode that `PATH` leads to, and how many names do; or the refusal."""
     names = tuple(PATH[1:].split("/"))
     try:
         found, depth = tree.descend(reads, names, actor)

@@ -31,7 +31,7 @@ class Trail(msgspec.Struct, frozen=True, gc=False):
 
     directory: int
     read: dict[bytes, Versioned]
-    """What was read on the way."""
+    """The values that were read on the way."""
 
 
 TRAILS: Final[dict[tuple[Names, Actor], Trail]] = {}
@@ -39,8 +39,8 @@ TRAILS: Final[dict[tuple[Names, Actor], Trail]] = {}
 
 
 def follow(reads: Reads, names: Names, actor: Actor) -> int | None:
-    """Return the directory that `names` lead to, through all of which `actor` may pass, that one
-    included; None if that is not known without a walk. A draft expects that it stays so."""
+    """Return the directory that `names` lead to, if `actor` may pass it and all before it; None if
+    that is not known without a walk. A draft expects that it stays so."""
     trail = TRAILS.get((names, actor))
     if trail is None:
         return None
