@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.user_tokens import TokenRight
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.gateway.s3.access_keys import KeyMaker
@@ -18,6 +20,7 @@ from paxosblock.gateway.s3.s3_door import REVOKED_S
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import S3, RunningGateway, gateway_of
 from tests.gateway.s3_clients import error_code, refused, s3_client, send
+from tests.services.test_secrets_are_not_told import found_in
 from tests.waiting import wait_until
 
 SECRET = b"the access secret of the cluster"
@@ -199,3 +202,41 @@ def test_a_gateway_with_another_proof_says_what_it_lacks(
         gateway_of(cluster, folder, *S3, **proof),
     ):
         pass
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_gateway_tells_no_key_no_token_and_no_signature(
+    cluster: LocalCluster,
+    fs: Client,
+    secret: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Its log of everything, its page, its metrics, its refusals, and the logs of all nodes."""
+    proof = {"PAXOSBLOCK_CLIENT_ACCESS_FILE": str(secret)}
+    key = made(capfd, "--user", "joe")
+    token = fs.issue_token(3600, TokenRight.READ | TokenRight.WRITE).token
+    object_ = {"Bucket": "data", "Key": "told"}
+    with gateway_of(cluster, tmp_path, *S3, "--log-level", "debug", **proof) as gateway:
+        words = key["AWS_ACCESS_KEY_ID"], key["AWS_SECRET_ACCESS_KEY"]
+        joe = s3_client(gateway.s3_url, *words, signature_version="s3v4")
+        joe.put_object(**object_, Body=b"x")
+        link = urlsplit(joe.generate_presigned_url("get_object", Params=object_))
+        replies = [
+            send(gateway.s3_url, "GET", f"{link.path}?{link.query}"),
+            send(gateway.s3_url, "GET", f"/data/no{link.path}?{link.query}"),
+            gateway.ask("GET", "/data", "LISTSTATUS", delegation=token),
+            gateway.ask("GET", "/none", "LISTSTATUS", delegation=token),
+            gateway.ask("GET", "/data", "LISTSTATUS", delegation=token[:-2]),
+            gateway.send("GET", "/metrics"),
+            gateway.send("GET", "/"),
+        ]
+        assert [each.status for each in replies] == [200, 403, 200, 404, 403, 200, 200]
+        wrong = s3_client(gateway.s3_url, key["AWS_ACCESS_KEY_ID"], "x" + token[-30:])
+        assert refused(wrong.list_buckets) == "SignatureDoesNotMatch"
+        told = [(f"reply {n}", each.body) for n, each in enumerate(replies)]
+        told += [("log of the gateway", gateway.log.encode())]
+    told += [(f"log of {node.name}", node.log.read_bytes()) for node in cluster.nodes]
+    signature = dict(parse_qsl(link.query))["X-Amz-Signature"]
+    secrets = [key["AWS_SECRET_ACCESS_KEY"].encode(), token.encode(), signature.encode(), SECRET]
+    assert found_in(told, [*secrets, token.partition(".")[2].encode()]) == []

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from paxosblock import Client, ExistsError, LocalCluster, MakeDirectory
 from paxosblock.api.namenode import Kind
+from paxosblock.gateway.webhdfs.hadoop_json import file_status
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import RunningGateway, content, gateway_of, put
 from tests.waiting import wait_until
@@ -52,6 +54,14 @@ def test_a_status_has_the_fields_that_hadoop_reads(
     assert (directory["type"], directory["replication"], directory["length"]) == ("DIRECTORY", 0, 0)
     fs.modify_acl_entries(f"{home}/f", "user:ann:r--")
     assert gateway.ask("GET", f"{home}/f", "GETFILELINKSTATUS").json["FileStatus"]["aclBit"] is True
+
+
+def test_a_status_tells_of_an_encryption_zone_as_hdfs_does(fs: Client, home: str) -> None:
+    shown = fs.stat(home)
+    assert not shown.encrypted
+    assert b"encBit" not in msgspec.json.encode(file_status(shown))
+    inside = msgspec.structs.replace(shown, encrypted=True)
+    assert msgspec.to_builtins(file_status(inside))["encBit"] is True
 
 
 def test_a_list_shows_a_directory_or_a_file_by_itself(

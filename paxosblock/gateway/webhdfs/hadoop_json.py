@@ -35,6 +35,8 @@ class FileStatusJson(msgspec.Struct, rename="camel", omit_defaults=True):
     file_id: int
     storage_policy: int
     acl_bit: bool = False
+    enc_bit: bool = False
+    """True: it is in an encryption zone."""
 
 
 class SpaceJson(msgspec.Struct, rename="camel"):
@@ -171,6 +173,7 @@ def file_status(status: FileStatus, name: str = "") -> FileStatusJson:
         file_id=status.file_id,
         storage_policy=0,
         acl_bit=status.has_acl,
+        enc_bit=status.encrypted,
     )
 
 
