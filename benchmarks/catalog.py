@@ -27,6 +27,7 @@ MODULES: Final = (
     "benchmarks.cases.beside_logs",
     "benchmarks.cases.snapshots",
     "benchmarks.cases.truncates",
+    "benchmarks.cases.watch",
     "benchmarks.cases.encrypted",
     "benchmarks.cases.pages",
 )
