@@ -497,6 +497,7 @@ CALLS: Final = (
         lambda node, request: node.feed.answer(request, ACTOR.get()),
         by=By.ANY_MEMBER,
         check=checks.check_watch,
+        at_once=True,
         right=TokenRight.READ,
     ),
     decided(

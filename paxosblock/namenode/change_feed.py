@@ -1,40 +1,36 @@
 """Answers watchers of names from the entries that are applied here: any NameNode can.
 
 Nothing is made of the entries until a watcher asks. While any wait, a task reads each entry once
-for all of them, as soon as it is applied, and wakes those that it concerns.
+for all of them, as soon as it is applied, and tells those that it concerns: what all of an audience
+are told is encoded once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator
 from typing import Final
 
-from paxosblock.api.watching import (
-    POLL_MAX_S,
-    ChangeKind,
-    NameChange,
-    NameChanges,
-    WatchNames,
-)
-from paxosblock.base import paths
+import msgspec
+from msgspec import Raw
+
+from paxosblock.api.watching import POLL_MAX_S, NameChange, NameChanges, WatchNames
+from paxosblock.base.encoding import encode
 from paxosblock.base.units import MIB
 from paxosblock.errors import (
     GapError,
     InvalidRequestError,
-    NotReadyError,
     PaxosBlockError,
     UnavailableError,
 )
+from paxosblock.namenode.audiences import Answer, AudienceKind, Audiences
 from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.changes import Decided
 from paxosblock.namenode.catalog.name_changes import ChangeReader, TracedChange
 from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.catalog.records import decode_cluster
 from paxosblock.namenode.kv.interface import KeyValueStore, Recent, View
 
-WATCHERS_MAX: Final = 10_000
-"""Watchers that wait at one NameNode."""
 CHANGES_MAX: Final = 1000
 ANSWER_BYTES: Final = MIB
 """Changes of one answer, and bytes of their paths."""
@@ -50,14 +46,17 @@ KNOWN_MAX: Final = 20_000
 """Values that are kept beside those of the map at one moment; then a later moment is taken."""
 KEPT_IDLE_S: Final = 60.0
 """Seconds without a watcher after which nothing is kept but the entries."""
+TOLD_AT_ONCE: Final = 100
+"""Watchers that are told before others get a turn: each takes some 20 us of it, or more."""
+ANSWERS_KEPT: Final = 16
+"""Answers that are kept for others who ask the same before anything else is known."""
 
 
-class _WatchPoll:
-    """A request that waits."""
+class _Reply(msgspec.Struct, frozen=True):
+    """An answer, and whether it tells anything: a change, or that more may be known behind it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    answer: Answer
+    tells: bool
 
 
 class ChangeFeed:
@@ -74,26 +73,33 @@ class ChangeFeed:
         """All changes after this revision, up to what was read, are in `_changes`."""
         self._dropped = 0
         """A revision up to which changes were dropped to make room."""
-        self._polls: dict[str, set[_WatchPoll]] = {}
-        self._waiting = 0
+        self._audiences = Audiences()
+        self._answers: dict[tuple[AudienceKind, int, int], _Reply] = {}
+        """Answers by who asked behind which position, as long as nothing more is read."""
+        self.events = 0
+        """Changes that watchers were told, one for each of them."""
+        self.gaps = 0
+        """Times that a watcher was told of a gap."""
         self._following: asyncio.Task[None] | None = None
         self._end: asyncio.TimerHandle | None = None
 
     @property
     def watchers(self) -> int:
         """Return how many wait at this moment."""
-        return self._waiting
+        return self._audiences.waiting
 
     async def close(self) -> None:
         """End the work; watchers that wait get an error."""
-        self._refuse(UnavailableError("this NameNode ends"))
+        self._audiences.refuse(UnavailableError("this NameNode ends"))
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
         self._forget()
 
-    async def answer(self, request: WatchNames, actor: Actor) -> NameChanges:
+    async def answer(self, request: WatchNames, actor: Actor) -> Answer:
         """Return changes that `actor` may see, as soon as there are any; none after `wait_s`.
+
+        It needs no task of its own (`InlineCoroutine`).
 
         Raises:
             GapError: not all of them are known here.
@@ -101,12 +107,21 @@ class ChangeFeed:
             NotReadyError: too many wait.
             UnavailableError: this NameNode cannot show anything at the moment.
         """
+        try:
+            answer = await self._answer(request, actor)
+        except GapError:
+            self.gaps += 1
+            raise
+        self.events += len(answer.value.changes)
+        return answer
+
+    async def _answer(self, request: WatchNames, actor: Actor) -> Answer:
         view = self._store.view()
         if request.after is None or request.after > view.revision:
             view = await self._store.read_barrier()
         timeline = _timeline(view)
         if request.after is None:
-            return NameChanges(view.revision, timeline)
+            return _encoded(NameChanges(view.revision, timeline))
         if request.timeline not in (0, timeline):
             raise GapError(f"revision {request.after} is of a time before a backup was restored")
         if request.after > view.revision:
@@ -115,13 +130,19 @@ class ChangeFeed:
             )
         loop = asyncio.get_running_loop()
         until_s = loop.time() + min(request.wait_s, POLL_MAX_S)
+        kind = AudienceKind(request.path, actor, timeline)
         after, skip = request.after, request.skip
         while True:
             await self._read_on(after)
-            found, after, skip, more = self._collected(request.path, after, skip, actor)
-            if found or more or loop.time() >= until_s:
-                return NameChanges(after, timeline, tuple(found), skip)
-            await self._wait(request.path, until_s)
+            found = self._found(kind, after, skip)
+            if found.tells or loop.time() >= until_s:
+                return found.answer
+            after, skip = found.answer.value.revision, found.answer.value.skip
+            self._follow_on()
+            told = await self._audiences.wait(kind, after, until_s)
+            self._rest_if_idle()
+            if told is not None:
+                return told
 
     # -- reading entries -------------------------------------------------------------------------
 
@@ -131,6 +152,12 @@ class ChangeFeed:
         Raises:
             GapError: entries behind it are no longer there.
         """
+        reader = self._reader
+        if reader is not None and not self._reading.locked():
+            recent = self._store.recent
+            if self._since <= after and recent.oldest <= reader.revision == recent.latest:
+                self._check_known(after)
+                return
         async with self._reading:
             try:
                 reader = self._begun(after)
@@ -162,6 +189,7 @@ class ChangeFeed:
         values = recent.values() if after >= recent.latest else recent.before(after)
         reader = self._reader = ChangeReader(values)
         self._changes, self._bytes, self._since = [], 0, reader.revision
+        self._answers.clear()
         return reader
 
     async def _read_some(self, reader: ChangeReader, recent: Recent) -> None:
@@ -181,12 +209,10 @@ class ChangeFeed:
             await asyncio.sleep(0)
 
     def _keep(self, changes: list[TracedChange]) -> None:
+        self._answers.clear()
         for traced in changes:
             self._bytes += _size_bytes(traced.change)
-            for path in _concerned(traced.change, self._polls):
-                for poll in self._polls[path]:
-                    if not poll.woken.done():
-                        poll.woken.set_result(None)
+            self._audiences.concern(traced.change)
         self._changes += changes
         if self._bytes > KEPT_BYTES:
             self._drop()
@@ -202,11 +228,18 @@ class ChangeFeed:
             self._since = self._dropped = revision
         del self._changes[:count]
 
-    def _collected(
-        self, path: str, after: int, skip: int, actor: Actor
-    ) -> tuple[list[NameChange], int, int, bool]:
-        """Return changes behind a position, the position behind them, and whether more may be
-        known."""
+    def _found(self, kind: AudienceKind, after: int, skip: int) -> _Reply:
+        """Return what is known behind a position for one who asks."""
+        asked = kind, after, skip
+        found = self._answers.get(asked)
+        if found is None:
+            found = self._collect(kind, after, skip)
+            if len(self._answers) >= ANSWERS_KEPT:
+                self._answers.clear()
+            self._answers[asked] = found
+        return found
+
+    def _collect(self, kind: AudienceKind, after: int, skip: int) -> _Reply:
         changes, found, size_bytes = self._changes, list[NameChange](), 0
         start = bisect_right(changes, after, key=_revision)
         place = start
@@ -216,71 +249,74 @@ class ChangeFeed:
             place += 1
         last = min(len(changes), place + LOOKED_AT)
         while place < last and len(found) < CHANGES_MAX and size_bytes < ANSWER_BYTES:
-            told = changes[place].told(path, actor)
+            told = changes[place].told(kind.path, kind.actor)
             if told is not None:
                 found.append(told)
                 size_bytes += _size_bytes(told)
             place += 1
-        if place < len(changes):
-            revision = changes[place].change.revision
-            return (
-                found,
-                revision - 1,
-                place - bisect_right(changes, revision - 1, key=_revision),
-                True,
-            )
-        read = self._reader.revision if self._reader is not None else after
-        return found, max(after, read), skip if read <= after else 0, False
+        more = place < len(changes)
+        if more:
+            after = changes[place].change.revision - 1
+            skip = place - bisect_right(changes, after, key=_revision)
+        else:
+            read = self._reader.revision if self._reader is not None else after
+            after, skip = max(after, read), skip if read <= after else 0
+        answer = NameChanges(after, kind.timeline, tuple(found), skip)
+        return _Reply(_encoded(answer), more or bool(found))
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    async def _wait(self, path: str, until_s: float) -> None:
-        """Return once a change concerns `path`, or at that time."""
-        if self._waiting >= WATCHERS_MAX:
-            raise NotReadyError(f"{WATCHERS_MAX} watchers wait here")
+    def _follow_on(self) -> None:
+        """Let entries be read as soon as they are applied, as a watcher waits."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
-        poll = _WatchPoll(path)
-        self._polls.setdefault(path, set()).add(poll)
-        self._waiting += 1
         if self._following is None:
             self._following = asyncio.create_task(self._follow(), name="change feed")
-        try:
-            async with asyncio.timeout_at(until_s):
-                await poll.woken
-        except TimeoutError:
-            pass
-        finally:
-            self._waiting -= 1
-            polls = self._polls[path]
-            polls.discard(poll)
-            if not polls:
-                del self._polls[path]
-            if not self._waiting:
-                loop = asyncio.get_running_loop()
-                self._end = loop.call_later(KEPT_IDLE_S, self._forget)
+
+    def _rest_if_idle(self) -> None:
+        """Keep nothing more after a while, if no watcher waits."""
+        if not self.watchers:
+            self._end = asyncio.get_running_loop().call_later(KEPT_IDLE_S, self._forget)
 
     async def _follow(self) -> None:
-        """Read what is applied, while any watcher waits."""
+        """Read what is applied, and tell it, while any watcher waits."""
         try:
-            while self._waiting:
+            while self.watchers:
                 if self._reader is None:
                     raise UnavailableError("reading the entries was given up")
                 after = self._reader.revision
                 await self._store.wait_entry(after + 1)
-                if self._waiting:
+                if self.watchers:
                     await self._read_on(after)
+                    await self._tell()
         except PaxosBlockError as error:
-            self._refuse(error)
+            self._audiences.refuse(error)
         finally:
             self._following = None
 
-    def _refuse(self, error: PaxosBlockError) -> None:
-        for polls in self._polls.values():
-            for poll in polls:
-                if not poll.woken.done():
-                    poll.woken.set_exception(error.reworded(error.message))
+    async def _tell(self) -> None:
+        """Tell those whom something concerns that was read, a part of them in each turn."""
+        due, count = self._audiences.due, 0
+        while due:
+            audience = due[0]
+            try:
+                await self._read_on(audience.after)
+            except GapError as error:
+                due.popleft().refuse(error)
+                continue
+            due.popleft()
+            found = self._found(audience.kind, audience.after, 0)
+            if not found.tells:
+                audience.after = found.answer.value.revision
+                self._audiences.join(audience)
+                continue
+            for told in tuple(audience.waiting):
+                if not told.done():
+                    told.set_result(found.answer)
+                count += 1
+                if count % TOLD_AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     def _forget(self) -> None:
         """Keep nothing more, as there is no watcher."""
@@ -289,6 +325,11 @@ class ChangeFeed:
             self._end = None
         self._reader = None
         self._changes, self._bytes, self._since, self._dropped = [], 0, 0, 0
+        self._answers.clear()
+
+
+def _encoded(answer: NameChanges) -> Answer:
+    return Decided(answer, Raw(encode(answer)))
 
 
 def _timeline(view: View) -> int:
@@ -304,22 +345,3 @@ def _revision(traced: TracedChange) -> int:
 
 def _size_bytes(change: NameChange) -> int:
     return CHANGE_BYTES + len(change.path) + len(change.source)
-
-
-def _concerned(change: NameChange, watched: dict[str, set[_WatchPoll]]) -> Iterator[str]:
-    """Yield those of the `watched` paths that a change concerns."""
-    if not watched:
-        return
-    ends = {change.path, change.source} - {""}
-    found: set[str] = set()
-    for end in ends:
-        path = end
-        while path:
-            if path in watched:
-                found.add(path)
-            path = path.rpartition("/")[0]
-    if paths.ROOT in watched:
-        found.add(paths.ROOT)
-    if change.is_directory and change.kind in (ChangeKind.RENAMED, ChangeKind.REMOVED):
-        found.update(path for path in watched if any(paths.is_below(path, each) for each in ends))
-    yield from found

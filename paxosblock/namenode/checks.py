@@ -230,10 +230,12 @@ def check_list_keys(request: ListKeys) -> None:
 
 def check_watch(request: WatchNames) -> None:
     """Raise InvalidRequestError for a position or a time that cannot be."""
-    where = paths.shown(request.path)
     paths.split(request.path)
-    _demand((request.after or 0) >= 0 and request.skip >= 0, f"{where}: not a position of changes")
-    _demand(0 <= request.wait_s <= POLL_MAX_S, f"{where}: a watcher waits 0 to {POLL_MAX_S:g} s")
+    if (request.after or 0) < 0 or request.skip < 0:
+        raise InvalidRequestError(f"{paths.shown(request.path)}: not a position of changes")
+    if not 0 <= request.wait_s <= POLL_MAX_S:
+        where = paths.shown(request.path)
+        raise InvalidRequestError(f"{where}: a watcher waits 0 to {POLL_MAX_S:g} s")
 
 
 def check_acl(request: ChangePathAcl | ChangeAcl) -> None:

@@ -66,6 +66,7 @@ def instruments(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetric
         " is left out.",
         stall.take_busy,
     )
+    _observe_watchers(metrics, node)
     _observe_names(metrics, engine.store)
     engine.observe(metrics)
     return metrics
@@ -147,6 +148,24 @@ def _observe_names(metrics: NodeMetrics, store: KeyValueStore) -> None:
     metrics.observe("blocks", "Blocks of files.", lambda: count(keys.BLOCKS[0]))
     metrics.observe(
         "files_open", "Files that are being written.", lambda: count(keys.OPEN_FILES[0])
+    )
+
+
+def _observe_watchers(metrics: NodeMetrics, node: NameNode) -> None:
+    """Show who waits for changes of names here, and what they were told."""
+    feed = node.feed
+    metrics.observe("watchers", "Watchers of names that wait for a change.", lambda: feed.watchers)
+    metrics.tally(
+        "watch_events",
+        "Changes that watchers of names were told, one for each of them.",
+        (),
+        lambda: [((), feed.events)],
+    )
+    metrics.tally(
+        "watch_gaps",
+        "Times that a watcher was told that changes are no longer known here.",
+        (),
+        lambda: [((), feed.gaps)],
     )
 
 

@@ -32,7 +32,8 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.namenode import change_feed
+from paxosblock.host.metrics import NodeMetrics
+from paxosblock.namenode import change_feed, instruments
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.draft import inode_of
 from paxosblock.namenode.catalog.permissions import ITSELF, Actor
@@ -208,7 +209,7 @@ async def asked(
     feed: ChangeFeed, path: str, after: int, skip: int = 0, actor: Actor = ITSELF
 ) -> NameChanges:
     """Ask for the changes behind a position, without waiting for more."""
-    return await feed.answer(WatchNames(path, after, skip, wait_s=0), actor)
+    return (await feed.answer(WatchNames(path, after, skip, wait_s=0), actor)).value
 
 
 async def all_behind(feed: ChangeFeed, path: str, after: int, actor: Actor = ITSELF) -> NameChanges:
@@ -434,14 +435,69 @@ async def test_who_waits_is_woken_by_what_concerns_them_alone() -> None:
     ]
     await wait_until_async(lambda: feed.watchers == len(waits), what="all wait")
     await scene.service.call(MKDIRS, MakeDirectories("/a/x"))
-    answers = [await waits[number] for number in (0, 1, 3)]
+    answers = [(await waits[number]).value for number in (0, 1, 3)]
     assert [kinds(each.changes) for each in answers] == [
         [(ChangeKind.CREATED, "", "/a"), (ChangeKind.CREATED, "", "/a/x")]
     ] * 3
     assert feed.watchers == 1
     assert not waits[2].done()
     await scene.service.call(MKDIRS, MakeDirectories("/b"))
-    assert kinds((await waits[2]).changes) == [(ChangeKind.CREATED, "", "/b")]
+    assert kinds((await waits[2]).value.changes) == [(ChangeKind.CREATED, "", "/b")]
+    await scene.close()
+
+
+async def test_all_of_an_audience_are_sent_the_same_bytes_in_parts() -> None:
+    scene = await new_scene()
+    feed, begin = scene.node.feed, scene.store.machine.revision
+    count = 3 * change_feed.TOLD_AT_ONCE
+    waits = [
+        asyncio.create_task(feed.answer(WatchNames("/", begin, wait_s=60), ITSELF))
+        for _ in range(count)
+    ]
+    await wait_until_async(lambda: feed.watchers == count, what="all wait")
+    await scene.service.call(MKDIRS, MakeDirectories("/a"))
+    left, parts = count, list[int]()
+    while left:
+        await asyncio.sleep(0)
+        if told := left - feed.watchers:
+            parts.append(told)
+            left = feed.watchers
+    assert parts == [change_feed.TOLD_AT_ONCE] * 3, "others get turns in between"
+    answers = [await each for each in waits]
+    assert len({id(each.sent) for each in answers}) == 1
+    metrics = NodeMetrics("namenode")
+    instruments._observe_watchers(metrics, scene.node)
+    told_all = f"paxosblock_namenode_watch_events_total {count}.0"
+    assert told_all in metrics.render().decode().splitlines()
+    await scene.close()
+
+
+async def test_who_waits_hears_nothing_twice_when_another_asks_for_older_changes() -> None:
+    """Entries are read again for the one who asks; the one who waits has heard of them."""
+    scene = await new_scene()
+    feed, begin = scene.node.feed, scene.store.machine.revision
+    for name in "ab":
+        await scene.service.call(MKDIRS, MakeDirectories(f"/{name}"))
+    now = scene.store.machine.revision
+    waits = asyncio.create_task(feed.answer(WatchNames("/", now, wait_s=60), ITSELF))
+    await wait_until_async(lambda: feed.watchers == 1, what="it waits")
+    assert len((await asked(feed, "/", begin)).changes) == 2
+    await scene.service.call(MKDIRS, MakeDirectories("/c"))
+    assert kinds((await waits).value.changes) == [(ChangeKind.CREATED, "", "/c")]
+    await scene.close()
+
+
+async def test_who_may_not_see_a_change_waits_on_behind_it() -> None:
+    scene = await new_scene()
+    await scene.service.call(MKDIRS, MakeDirectories("/locked", permission=0o700))
+    feed, begin = scene.node.feed, scene.store.machine.revision
+    asks = WatchNames("/locked", begin, wait_s=60)
+    waits = asyncio.create_task(feed.answer(asks, Actor("eve")))
+    await wait_until_async(lambda: feed.watchers == 1, what="it waits")
+    await scene.service.call(MKDIRS, MakeDirectories("/locked/a"))
+    await scene.service.call(SET_PERMISSION, SetPathPermission("/locked", 0o755))
+    answer = (await waits).value
+    assert [(each.kind, each.path) for each in answer.changes] == [(ChangeKind.CHANGED, "/locked")]
     await scene.close()
 
 

@@ -253,7 +253,7 @@ class _OvertakenError(Exception):
 
 
 class Decided(Struct, Generic[T], frozen=True):
-    """The result of a decision, and what is sent of it: the msgpack that its record has, if any."""
+    """The result of a call, and what is sent of it: its msgpack, if that is there already."""
 
     value: T
     sent: T | Raw
