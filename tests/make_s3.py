@@ -105,6 +105,8 @@ speak TLS.
   change, with the same conditions, and copies no byte; asked again after a lost answer it answers
   the same. Each part but the last has 5 MiB at least, and an object at most 2,000 parts. An upload
   that is not completed is deleted with its parts a week after its beginning.
+* Tags of an object (`x-amz-tagging`, `PutObjectTagging`) are kept beside its headers, at most ten;
+  to change them makes no other object, and a copy takes them along unless it names others.
 * `CopyObject` and `UploadPartCopy` read and write the bytes at the gateway. An object that is
   copied onto itself gets other metadata, and no byte is read.
 """

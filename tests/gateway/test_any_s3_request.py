@@ -52,7 +52,8 @@ HEADERS = st.one_of(
             ("content-md5", "x"), ("range", "bytes=1-"), ("range", "bytes=9-1"),
             ("if-match", "*"), ("if-none-match", "*"), ("if-modified-since", "x"),
             ("expect", "100-continue"), ("x-amz-meta-a", "x" * 3000), ("x-amz-date", "x"),
-            ("x-amz-acl", "private"), ("content-encoding", "aws-chunked,gzip"),
+            ("x-amz-acl", "private"), ("x-amz-tagging", "=&a=%ff&&a"),
+            ("content-encoding", "aws-chunked,gzip"),
         ]
     ),
     st.tuples(st.sampled_from(LACKING_HEADERS), st.just("x")),
@@ -63,6 +64,7 @@ BODIES = st.one_of(
         [
             b"<Delete><Object><Key>f</Key></Object></Delete>", b"<Delete/>", b"<x", b"\xff<Delete>",
             b"<!DOCTYPE a [<!ENTITY x 'y'>]><Delete/>", b"3\r\nabc\r\n0\r\n\r\n", b"0\r\n\r\n",
+            b"<Tagging/>", b"<Tagging><TagSet><Tag/></TagSet></Tagging>",
             b"<CreateBucketConfiguration/>", b"<CompleteMultipartUpload/>",
             b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag></Part>"
             b"</CompleteMultipartUpload>",

@@ -370,14 +370,13 @@ def test_what_is_lacking_is_refused_by_name(s3: Any, bucket: str) -> None:
     for call, arguments in (
         (s3.put_object, {**f, "ServerSideEncryption": "AES256"}),
         (s3.put_object, {**f, "ACL": "public-read"}),
-        (s3.put_object, {**f, "Tagging": "a=b"}),
         (s3.put_object, {**f, "WebsiteRedirectLocation": "/x"}),
         (s3.put_bucket_versioning, {
             "Bucket": bucket, "VersioningConfiguration": {"Status": "Enabled"}
         }),
         (s3.get_bucket_policy, {"Bucket": bucket}),
         (s3.get_bucket_lifecycle_configuration, {"Bucket": bucket}),
-        (s3.put_object_tagging, {**f, "Tagging": {"TagSet": []}}),
+        (s3.put_bucket_tagging, {"Bucket": bucket, "Tagging": {"TagSet": []}}),
         (s3.restore_object, f),
     ):  # fmt: skip
         assert refused(call, **arguments) == "NotImplemented", call

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import formatdate
 from typing import Final
@@ -21,6 +21,7 @@ from paxosblock.api.namenode import FileStatus
 from paxosblock.base.encoding import MALFORMED, msgpack_decoder
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.gateway.s3.object_sums import SumKind
+from paxosblock.gateway.s3.object_tags import TAGS_ATTRIBUTE, encoded_tags, tags_in
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
 from paxosblock.gateway.s3.s3_xml import Field
 
@@ -67,6 +68,7 @@ class StoredObject:
 
     status: FileStatus
     facts: ObjectFacts
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def etag(self) -> str:
@@ -89,6 +91,8 @@ class StoredObject:
             "Last-Modified": http_time(self.status.modified_s),
             "Accept-Ranges": "bytes",
         }
+        if self.tags:
+            told["x-amz-tagging-count"] = str(len(self.tags))
         # Who may write the file may write its attribute, and not what else an answer says.
         return {name: value for name, value in told.items() if is_shown(name) and is_shown(value)}
 
@@ -194,19 +198,27 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogateescape"))
 
 
-async def facts_of(fs: AsyncClient, status: FileStatus) -> ObjectFacts | None:
-    """Return the facts of the file that has `status`; None if it is not there any more.
+def attributes_of(
+    file_id: int, facts: ObjectFacts, tags: Mapping[str, str]
+) -> dict[str, bytes | None]:
+    """Return the attributes of the file that is an object: with the id of a file and its facts."""
+    return {ATTRIBUTE: encoded(facts), TAGS_ATTRIBUTE: encoded_tags(file_id, tags)}
+
+
+async def stored_of(fs: AsyncClient, status: FileStatus) -> StoredObject | None:
+    """Return the object that is the file which has `status`; None if it is not there any more.
 
     Raises:
         NotFoundError: nothing is there any more.
     """
-    found = await fs.get_attributes(status.path, ATTRIBUTE)
+    found = await fs.get_attributes(status.path, ATTRIBUTE, TAGS_ATTRIBUTE)
     facts = _decoded(found.get(ATTRIBUTE, b""))
+    tags = tags_in(found.get(TAGS_ATTRIBUTE, b""), status.file_id)
     if facts.file_id == status.file_id:
-        return facts
+        return StoredObject(status, facts, tags)
     # Another one's, or none: the file may have been replaced between the two calls.
     now = await fs.stat(status.path)
-    return ObjectFacts() if now.file_id == status.file_id else None
+    return StoredObject(status, ObjectFacts(), tags) if now.file_id == status.file_id else None
 
 
 def _decoded(value: bytes) -> ObjectFacts:

@@ -18,13 +18,13 @@ from paxosblock.gateway.s3.key_lists import MARKER_TAG
 from paxosblock.gateway.s3.object_conditions import is_unchanged
 from paxosblock.gateway.s3.object_facts import (
     KEPT_HEADERS,
-    ObjectFacts,
     StoredObject,
-    facts_of,
     http_time,
     is_shown,
+    stored_of,
 )
-from paxosblock.gateway.s3.s3_call import S3Call
+from paxosblock.gateway.s3.object_tags import tag_fields
+from paxosblock.gateway.s3.s3_call import S3Call, answered
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
 
@@ -89,7 +89,7 @@ async def get_object(call: S3Call) -> Answer:
 async def _opened_and_sent(call: S3Call) -> Answer:
     reader = await _opened(call)
     try:
-        found = await facts_of(call.fs, reader.status)
+        found = await stored_of(call.fs, reader.status)
     except (NotFoundError, NotDirectoryError):
         raise ReplacedError from None
     if found is None:
@@ -108,8 +108,7 @@ async def _opened(call: S3Call) -> AsyncFileReader:
     return reader
 
 
-async def _sent(call: S3Call, reader: AsyncFileReader, facts: ObjectFacts) -> Answer:
-    stored = StoredObject(reader.status, facts)
+async def _sent(call: S3Call, reader: AsyncFileReader, stored: StoredObject) -> Answer:
     answer, start = _answer(call, stored)
     if answer.status == HTTPStatus.NOT_MODIFIED:
         return answer
@@ -135,11 +134,11 @@ async def found_object(call: S3Call) -> StoredObject:
     for _ in range(TRIES):
         status = await stat_of(call)
         try:
-            facts = await facts_of(call.fs, status)
+            found = await stored_of(call.fs, status)
         except (NotFoundError, NotDirectoryError):
             continue
-        if facts is not None:
-            return StoredObject(status, facts)
+        if found is not None:
+            return found
     raise S3Error(S3Code.OPERATION_ABORTED, "The object is being replaced all the time")
 
 
@@ -207,6 +206,13 @@ def check_version(call: S3Call) -> None:
     """Check that no version is asked for but the one that there is. Raises S3Error otherwise."""
     if call.parameter("versionId", "null") != "null":
         raise S3Error(S3Code.NO_SUCH_VERSION, "The specified version does not exist.")
+
+
+@s3_operation("GetObjectTagging", "GET", Level.OBJECT, "tagging")
+async def get_object_tagging(call: S3Call) -> Answer:
+    """Show the tags of an object."""
+    check_version(call)
+    return answered("Tagging", tag_fields((await found_object(call)).tags))
 
 
 @s3_operation("GetObjectAcl", "GET", Level.OBJECT, "acl")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
@@ -32,14 +32,13 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.gateway.download import pieces_of
+from paxosblock.gateway.download import TRIES, pieces_of
 from paxosblock.gateway.exchange import Answer
 from paxosblock.gateway.s3.object_conditions import IF_MATCH, OF_SOURCE, asserted, is_unchanged
 from paxosblock.gateway.s3.object_facts import (
-    ATTRIBUTE,
     ObjectFacts,
     StoredObject,
-    encoded,
+    attributes_of,
     etag_of,
     facts_of_headers,
     sum_headers,
@@ -47,6 +46,12 @@ from paxosblock.gateway.s3.object_facts import (
 )
 from paxosblock.gateway.s3.object_reads import ByteRange, check_version, found_object
 from paxosblock.gateway.s3.object_sums import BodySums
+from paxosblock.gateway.s3.object_tags import (
+    TAGS_ATTRIBUTE,
+    encoded_tags,
+    tags_of_document,
+    tags_of_headers,
+)
 from paxosblock.gateway.s3.request_documents import (
     announced_length,
     checked_body,
@@ -69,6 +74,7 @@ from paxosblock.gateway.upload import fill
 KEYS_DELETED_MAX: Final = 1000
 DELETED_AT_ONCE: Final = 16
 DIRECTIVE: Final = "x-amz-metadata-directive"
+TAGGING_DIRECTIVE: Final = "x-amz-tagging-directive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +108,16 @@ class Making:
             raise S3Error(S3Code.OPERATION_ABORTED, "A program is writing the file at this key")
         return cls(call, bucket, present, asserted(call.headers, path, present))
 
-    def operations(self, hidden: str, facts: ObjectFacts) -> list[Operation]:
+    def operations(
+        self, hidden: str, facts: ObjectFacts, tags: Mapping[str, str]
+    ) -> list[Operation]:
         """Return the change that makes the object of a hidden file, with its condition."""
         path = self.call.path
         return [
             AssertDirectory(self.bucket.path, self.bucket.file_id),
             *([] if self.condition is None else [self.condition]),
             *_directory_above(path, self.bucket),
-            SetAttributes(hidden, {ATTRIBUTE: encoded(facts)}),
+            SetAttributes(hidden, attributes_of(facts.file_id, facts, tags)),
             Rename(hidden, path, overwrite=True, as_new=True),
         ]
 
@@ -146,11 +154,10 @@ async def put_object(call: S3Call) -> Answer:
     sums, length = BodySums.of_headers(call.headers), announced_length(call)
     if call.is_marker:
         return await _put_marker(call, sums, length)
-    facts = facts_of_headers(call.headers)
+    facts, tags = facts_of_headers(call.headers), tags_of_headers(call.headers)
     making = await Making.begin(call)
-    stored = await store(
-        making, checked_body(call, sums, length), length, lambda: _with(facts, sums)
-    )
+    body = checked_body(call, sums, length)
+    stored = await store(making, body, length, lambda: _with(facts, sums), tags)
     return Answer(HTTPStatus.OK, b"", {"ETag": stored.etag, **sum_headers(stored.facts.sums)})
 
 
@@ -163,6 +170,7 @@ async def store(
     body: AsyncIterator[Buffer],
     length: int,
     facts_at_end: Callable[[], ObjectFacts],
+    tags: Mapping[str, str],
 ) -> StoredObject:
     """Make an object of bytes; `facts_at_end` is asked when the last one came.
 
@@ -179,7 +187,7 @@ async def store(
         await fill(writer, body)
         status = replaced(writer.status, size=length)
         facts = replaced(facts_at_end(), file_id=status.file_id, size=length)
-        await writer.close(then=making.operations(status.path, facts))
+        await writer.close(then=making.operations(status.path, facts, tags))
         made.append(StoredObject(status, facts))
 
     try:
@@ -260,55 +268,100 @@ async def copy_object(call: S3Call) -> Answer:
     source = source_of(call)
     if source.is_marker or call.is_marker:
         raise invalid_argument("A directory is not copied")
-    directive = call.headers.get(DIRECTIVE, "COPY").upper()
-    if directive not in ("COPY", "REPLACE"):
-        raise invalid_argument(f"Unknown metadata directive: {directive[:20]}")
+    directive = _directive(call, DIRECTIVE)
     found = await found_source(call, source)
     facts = found.facts
     if directive == "REPLACE":
         facts = facts_of_headers(call.headers)
+    tags = found.tags
+    if _directive(call, TAGGING_DIRECTIVE) == "REPLACE":
+        tags = tags_of_headers(call.headers)
     making = await Making.begin(call)
     if source.path == call.path:
-        if directive == "COPY":
+        if directive == "COPY" == _directive(call, TAGGING_DIRECTIVE):
             words = (
                 "This copy request is illegal because it is trying to copy an object to itself "
                 "without changing the object's metadata"
             )
             raise S3Error(S3Code.INVALID_REQUEST, words)
-        return _copied(await _with_other_facts(making, found, facts))
+        return _copied(await _with_other_facts(making, found, facts, tags))
     kept = replaced(facts, sums=found.sums, upload="")
-    return _copied(await _copied_bytes(making, found, kept))
-
-
-async def _copied_bytes(making: Making, found: StoredObject, facts: ObjectFacts) -> StoredObject:
     size = found.status.size
-    async with bytes_of_source(making.call, found, ByteRange(0, size)) as body:
-        return await store(making, body, size, lambda: facts)
+    async with bytes_of_source(call, found, ByteRange(0, size)) as body:
+        return _copied(await store(making, body, size, lambda: kept, tags))
+
+
+def _directive(call: S3Call, name: str) -> str:
+    """Return what a copy does about headers, or tags: COPY or REPLACE."""
+    word = call.headers.get(name, "COPY").upper()
+    if word not in ("COPY", "REPLACE"):
+        raise invalid_argument(f"{name} is COPY or REPLACE, not {word[:20]!r}")
+    return word
 
 
 async def _with_other_facts(
-    making: Making, found: StoredObject, facts: ObjectFacts
+    making: Making, found: StoredObject, facts: ObjectFacts, tags: Mapping[str, str]
 ) -> StoredObject:
     call, status = making.call, found.status
     same = replaced(facts, file_id=status.file_id, sums=found.sums, size=status.size)
     state = AssertFile(status.path, status.file_id, status.size, status.truncations)
     making = replace(making, condition=state)
+    changed = attributes_of(status.file_id, same, tags)
+    if tags is found.tags:
+        del changed[TAGS_ATTRIBUTE]  # another program may change them at this moment
     operations: list[Operation] = [
         AssertDirectory(making.bucket.path, making.bucket.file_id),
         state,
-        SetAttributes(status.path, {ATTRIBUTE: encoded(same)}),
+        SetAttributes(status.path, changed),
     ]
     try:
         await call.fs.transact(operations)
     except PaxosBlockError as error:
         raise making.refusal(error) from None
-    return StoredObject(status, same)
+    return StoredObject(status, same, tags)
 
 
 def _copied(stored: StoredObject) -> Answer:
     sums = [Field(f"Checksum{name}", value) for name, value in stored.sums.items()]
     modified = Field("LastModified", xml_time(stored.status.modified_s))
     return answered("CopyObjectResult", [modified, Field("ETag", stored.etag), *sums])
+
+
+# -- tags ------------------------------------------------------------------------------------------
+
+
+@s3_operation("PutObjectTagging", "PUT", Level.OBJECT, "tagging", changes=True)
+async def put_object_tagging(call: S3Call) -> Answer:
+    """Give an object these tags in the place of those that it has. It stays the object that it is,
+    with its ETag."""
+    check_version(call)
+    await _give_tags(call, tags_of_document(await document_of(call, "Tagging")))
+    return Answer(HTTPStatus.OK)
+
+
+@s3_operation("DeleteObjectTagging", "DELETE", Level.OBJECT, "tagging", changes=True)
+async def delete_object_tagging(call: S3Call) -> Answer:
+    """Take the tags of an object away."""
+    check_version(call)
+    await _give_tags(call, {})
+    return Answer(HTTPStatus.NO_CONTENT)
+
+
+async def _give_tags(call: S3Call, tags: Mapping[str, str]) -> None:
+    if call.is_marker:
+        raise invalid_argument("A directory has no tags")
+    for _ in range(TRIES):
+        status = (await found_object(call)).status
+        path, file_id = status.path, status.file_id
+        given = {TAGS_ATTRIBUTE: encoded_tags(file_id, tags)}
+        try:
+            await call.fs.transact([AssertFile(path, file_id), SetAttributes(path, given)])
+        except PaxosBlockError as error:
+            if error.details.get("operation") != 1:
+                raise
+        else:
+            return
+    raise S3Error(S3Code.OPERATION_ABORTED, "The object is being replaced all the time")
 
 
 # -- deletes ---------------------------------------------------------------------------------------

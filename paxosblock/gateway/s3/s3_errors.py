@@ -37,6 +37,7 @@ class S3Code(enum.Enum):
     AUTHORIZATION_HEADER_MALFORMED = "AuthorizationHeaderMalformed", HTTPStatus.BAD_REQUEST
     AUTHORIZATION_QUERY = "AuthorizationQueryParametersError", HTTPStatus.BAD_REQUEST
     BAD_DIGEST = "BadDigest", HTTPStatus.BAD_REQUEST
+    BAD_REQUEST = "BadRequest", HTTPStatus.BAD_REQUEST
     BUCKET_EXISTS = "BucketAlreadyOwnedByYou", HTTPStatus.CONFLICT
     BUCKET_NOT_EMPTY = "BucketNotEmpty", HTTPStatus.CONFLICT
     CONTENT_SHA256_MISMATCH = "XAmzContentSHA256Mismatch", HTTPStatus.BAD_REQUEST
@@ -56,6 +57,7 @@ class S3Code(enum.Enum):
     INVALID_RANGE = "InvalidRange", HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
     INVALID_REQUEST = "InvalidRequest", HTTPStatus.BAD_REQUEST
     INVALID_STORAGE_CLASS = "InvalidStorageClass", HTTPStatus.BAD_REQUEST
+    INVALID_TAG = "InvalidTag", HTTPStatus.BAD_REQUEST
     INVALID_URI = "InvalidURI", HTTPStatus.BAD_REQUEST
     KEY_TOO_LONG = "KeyTooLongError", HTTPStatus.BAD_REQUEST
     MALFORMED_TRAILER = "MalformedTrailerError", HTTPStatus.BAD_REQUEST

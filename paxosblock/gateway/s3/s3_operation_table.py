@@ -76,7 +76,7 @@ LACKING: Final[Mapping[str, str]] = {
     "retention": "object lock",
     "select": "SelectObjectContent",
     "session": "sessions of directory buckets",
-    "tagging": "tags",
+    "tagging": "tags of buckets",
     "torrent": "torrents",
     "versioning": "versions (changes)",
     "website": "websites",
@@ -99,7 +99,6 @@ LACKING_HEADERS: Final = (
     "x-amz-server-side-encryption-aws-kms-key-id",
     "x-amz-server-side-encryption-customer-algorithm",
     "x-amz-copy-source-server-side-encryption-customer-algorithm",
-    "x-amz-tagging",
     "x-amz-website-redirect-location",
     "x-amz-write-offset-bytes",
 )

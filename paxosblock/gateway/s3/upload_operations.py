@@ -47,9 +47,9 @@ from paxosblock.gateway.s3.object_facts import (
     ObjectFacts,
     encoded,
     etag_of,
-    facts_of,
     facts_of_headers,
     state_tag,
+    stored_of,
     sum_headers,
     xml_time,
 )
@@ -62,6 +62,7 @@ from paxosblock.gateway.s3.object_sums import (
     sum_kind,
     wrong_sum,
 )
+from paxosblock.gateway.s3.object_tags import tags_of_headers
 from paxosblock.gateway.s3.object_writes import Making, bytes_of_source, found_source, source_of
 from paxosblock.gateway.s3.request_documents import (
     announced_length,
@@ -101,6 +102,7 @@ class _UploadNote(msgspec.Struct, frozen=True):
     key: str
     facts: ObjectFacts
     sum_kind: str = ""
+    tags: dict[str, str] = {}
     whole_sum: bool = False
     """The checksum of the object is that of all its bytes, and not of those of its parts."""
 
@@ -178,7 +180,8 @@ async def create_multipart_upload(call: S3Call) -> Answer:
     making = await Making.begin(call)
     upload_id = f"{making.bucket.file_id:012x}-{uuid.uuid4().hex}"
     word = kind.word if kind is not None else ""
-    begun = _UploadNote(call.bucket, call.key, facts, word, whole)
+    tags = tags_of_headers(call.headers)
+    begun = _UploadNote(call.bucket, call.key, facts, word, tags, whole)
     directory = _directory(upload_id)
     await call.fs.mkdirs(directory, permission=0o700, ttl_s=UPLOAD_TTL_S)
     await call.fs.set_attributes(directory, {ATTRIBUTE: _encode(begun)})
@@ -312,7 +315,7 @@ async def complete_multipart_upload(call: S3Call) -> Answer:
     facts = replaced(
         upload.begun.facts, file_id=head.file_id, sums=sums, size=size, upload=upload.id
     )
-    operations = making.operations(head.path, facts)
+    operations = making.operations(head.path, facts, upload.begun.tags)
     first = 1 if making.condition is None else 2
     states = [AssertFile(each.path, each.file_id, each.size, each.truncations) for each in parts]
     joined = [Concat(head.path, [each.path for each in parts[1:]])] if parts[1:] else []
@@ -387,8 +390,8 @@ async def _joined_sums(
 
     async def of_part(part: FileStatus, said: _NamedPart) -> bytes:
         async with at_once:
-            facts = await facts_of(call.fs, part)
-        text = facts.sums.get(kind.word, "") if facts is not None else ""
+            found = await stored_of(call.fs, part)
+        text = found.facts.sums.get(kind.word, "") if found is not None else ""
         if said.sums.get(kind.word, text) != text or not text:
             raise _invalid_part()
         return base64.b64decode(text)
