@@ -4,8 +4,7 @@ is the new file, and none that breaks off."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,15 +15,13 @@ from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.errors import NotFoundError, UnavailableError
 from paxosblock.gateway.budget import Budget
 from paxosblock.gateway.download import TRIES
-from paxosblock.gateway.exchange import Answer, StreamedBody, Traffic, answered_with
-from paxosblock.gateway.s3.access_keys import ANONYMOUS
+from paxosblock.gateway.exchange import Answer, StreamedBody, answered_with
 from paxosblock.gateway.s3.object_reads import get_object
-from paxosblock.gateway.s3.s3_call import S3Call
-from paxosblock.gateway.s3.signatures import SignedRequest
 from paxosblock.gateway.user_clients import UserClient
 from paxosblock.gateway.webhdfs.operation_table import HadoopCall
 from paxosblock.gateway.webhdfs.parameters import Parameters
 from paxosblock.gateway.webhdfs.read_operations import open_file
+from tests.gateway.bare_requests import BareRequest, s3_call
 from tests.waiting import wait_until_async
 
 PATH = "/replaced/f"
@@ -76,28 +73,10 @@ class ReplacingClient(AsyncClient):
         await wait_until_async(is_gone, what="the end of the old blocks")
 
 
-class Request:
-    """A request without a body or headers."""
-
-    method, target, address, origin = "GET", "/", "127.0.0.1", "http://127.0.0.1"
-    has_body = False
-    headers: Mapping[str, str] = MappingProxyType({})
-
-    def __init__(self) -> None:
-        self.traffic = Traffic()
-
-    async def body(self) -> Any:
-        yield b""
-
-
 async def through_s3(
     client: UserClient, budget: Budget, stack: contextlib.AsyncExitStack
 ) -> Answer:
-    signed = SignedRequest(ANONYMOUS)
-    call = S3Call(
-        Request(), "replaced", "f", (), signed, client, budget, stack, root="", request_id="1"
-    )  # fmt: skip
-    return await get_object(call)
+    return await get_object(s3_call(client, stack, PATH, budget=budget))
 
 
 async def through_webhdfs(
@@ -105,7 +84,7 @@ async def through_webhdfs(
 ) -> Answer:
     parameters = Parameters("op=OPEN")
     call = HadoopCall(
-        Request(), PATH, "op=OPEN", parameters, "me", False, client, budget, stack
+        BareRequest(), PATH, "op=OPEN", parameters, "me", False, client, budget, stack
     )  # fmt: skip
     return await open_file(call)
 
