@@ -41,7 +41,7 @@ class EndingClient(AsyncClient):
         super().__init__(address)
         self._left, self._answered = step, answered
         self._real = self._session.namenodes.call
-        self._session.namenodes.call = self._counted  # type: ignore[method-assign]
+        self._session.namenodes.call = self._counted  # type: ignore[method-assign] # it counts
 
     async def _counted(self, *asked: Any, **options: Any) -> Any:
         self._left -= 1
