@@ -108,6 +108,7 @@ def _client(name: str, file: str, before: str, after: str, *suite: str) -> Mutan
 
 TABLES = "tests/namenode/test_kv_tables.py"
 REGISTERING = "tests/namenode/test_registering.py"
+TRAILS = "tests/namenode/test_trails.py"
 MONITOR = "tests/namenode/test_monitor.py"
 COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
@@ -2090,6 +2091,27 @@ SOURCE: tuple[Mutant, ...] = (
         "        if secret is None:\n",
         "        if number is None:\n",
         "tests/net/test_access.py",
+    ),
+    _node(
+        "a way stays open though a directory on it was closed",
+        "namenode/catalog/draft.py",
+        "    return all(map(is_, map(get, read), read.values()))\n",
+        "    return True\n",
+        TRAILS,
+    ),
+    _node(
+        "what was decided on a trail does not expect that it stays open",
+        "namenode/catalog/draft.py",
+        "        self._expect = read | self._expect\n",
+        "",
+        TRAILS,
+    ),
+    _node(
+        "a draft follows a trail through what it has changed itself",
+        "namenode/catalog/draft.py",
+        "changed = self._changes and not read.keys().isdisjoint(self._changes)",
+        "changed = False",
+        TRAILS,
     ),
     _node(
         "a body that drips keeps its place",
