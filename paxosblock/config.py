@@ -517,6 +517,13 @@ class GatewayConfig(ServerConfig):
     page: Annotated[PageFor, choice(PageFor)] = PageFor.LOOPBACK
     """The callers that get the gateway's status page at `/`, which names no file and no user:
     "loopback" those on this machine, "all" every caller. "none": there is no page."""
+    https_cert: File = ""
+    """A file in PEM with the certificate that the gateway shows to programs, those between it and
+    its authority, and its key: with it the gateway speaks TLS at its ports, and nothing else.
+    `paxosblock setup tls DIR --gateways NAME` makes one. Read again when it was replaced."""
+    https_key: File = ""
+    """A file in PEM with the key of the certificate, where that has one of its own. Without it the
+    key is in `https_cert`. Read again when it was replaced."""
     s3_root: Text = "/"
     """The directory whose directories are the buckets of S3."""
     s3_domain: Text = ""

@@ -52,10 +52,14 @@ class Certificates:
         holder = CertifiedName(self.cluster, CertifiedKind.USER, name, groups)
         return self._written(f"user-{name}", holder, (), for_s, now_s)
 
+    def gateway(self, for_s: float = DAY_S, now_s: float | None = None) -> str:
+        """Write the certificate that a gateway shows to programs."""
+        return self._written("gateway", None, HOSTS, for_s, now_s)
+
     def _written(
         self,
         name: str,
-        holder: CertifiedName,
+        holder: CertifiedName | None,
         hosts: tuple[str, ...],
         for_s: float,
         now_s: float | None,

@@ -393,7 +393,7 @@ def gateway(
     client = load_config(ClientConfig, config)
     _begin_log(invocation, f"gateway:{listen.rpartition(':')[2]}", settings)
     for each in (listen, s3_listen):
-        if each is not None:
+        if each is not None and not settings.https_cert:
             _check_gateway_reach(each, insecure)
     addresses = cluster_addresses(namenodes)
     serving = serve(
@@ -409,15 +409,15 @@ def gateway(
 
 
 def _check_gateway_reach(listen: str, insecure: bool) -> None:
-    """Raise ConfigError for a gateway that others than this machine may reach, as its port has no
-    TLS."""
+    """Raise ConfigError for a gateway without TLS that others than this machine may reach."""
     from paxosblock.base.loopback import is_loopback
     from paxosblock.net.port.upgrade import split_address
 
     if not (insecure or is_loopback(split_address(listen)[0])):
         raise ConfigError(
-            f"whoever listens on the way to {listen} reads along, as a gateway speaks no TLS: let "
-            "it listen at 127.0.0.1 behind a proxy that does, or say --insecure"
+            f"whoever listens on the way to {listen} reads along: give the gateway a certificate "
+            "(https_cert in [gateway]), let it listen at 127.0.0.1 behind a proxy that has one, or "
+            "say --insecure"
         )
 
 

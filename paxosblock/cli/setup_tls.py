@@ -46,6 +46,12 @@ def _lasts(default: str) -> Callable[[Any], Any]:
     help="DataNodes by their --id, which is also their machine unless addresses follow.",
 )
 @click.option(
+    "--gateways",
+    default="",
+    metavar="NAME[=ADDRESS...],...",
+    help="Machines of gateways, for `https_cert`: what programs call them by.",
+)
+@click.option(
     "--cluster",
     default="",
     metavar="NAME",
@@ -59,6 +65,7 @@ def tls(
     folder: Path,
     namenodes: str,
     datanodes: str,
+    gateways: str,
     cluster: str,
     lasts: float,
 ) -> None:
@@ -71,10 +78,11 @@ def tls(
       ...
 
     Copy to each node ca.pem and its own file, which only it may read, and name them with tls_ca and
-    tls_cert in its settings, or with PAXOSBLOCK_TLS_CA and PAXOSBLOCK_TLS_CERT. Keep DIR with
-    ca.key, which no node needs: with it one can be any node or user. The same command again makes
-    new certificates in the place of old ones; nodes read a file again when it was replaced. An
-    authority of your own may write the same URIs (docs/operations.md).
+    tls_cert in its settings, or with PAXOSBLOCK_TLS_CA and PAXOSBLOCK_TLS_CERT. A gateway shows its
+    file (https_cert) to programs, which must believe ca.pem; to nodes it shows another one. Keep
+    DIR with ca.key, which no node needs: with it one can be any node or user. The same command
+    again makes new certificates in the place of old ones; nodes read a file again when it was
+    replaced. An authority of your own may write the same URIs (docs/operations.md).
     """
     from paxosblock.net.port.certificates import Authority
 
@@ -89,6 +97,9 @@ def tls(
             _certify(
                 invocation, authority, f"{kind.value}-{name}", holder, hosts=hosts, for_s=lasts
             )
+    for entry in filter(None, gateways.split(",")):
+        hosts = entry.split("=")
+        _certify(invocation, authority, f"gateway-{hosts[0]}", None, hosts=hosts, for_s=lasts)
 
 
 @click.command(cls=LocalVerb)
@@ -119,7 +130,7 @@ def _certify(
     invocation: Invocation,
     authority: Authority,
     file_name: str,
-    holder: CertifiedName,
+    holder: CertifiedName | None,
     *,
     hosts: Sequence[str],
     for_s: float,
@@ -131,5 +142,6 @@ def _certify(
     ends_s = authority.certify(file, holder, hosts, for_s)
     where = f" at {' '.join(hosts)}" if hosts else ""
     until = time.strftime("%Y-%m-%d", time.gmtime(ends_s))
-    fact = {"file": str(file), "holder": str(holder), "hosts": hosts, "until_s": int(ends_s)}
-    invocation.say(f"{file}  {holder}{where}, until {until}", fact)
+    called = "a gateway" if holder is None else str(holder)
+    fact = {"file": str(file), "holder": called, "hosts": hosts, "until_s": int(ends_s)}
+    invocation.say(f"{file}  {called}{where}, until {until}", fact)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from aiohttp import web
@@ -46,6 +46,9 @@ from paxosblock.net.serving import (
     until_stopped,
 )
 from paxosblock.page.site import Site
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 READ_AHEAD_BYTES: Final = 2 * 1024 * 1024
 """Bytes that are fetched ahead for one reader: many read at a time, and each over one socket."""
@@ -125,7 +128,8 @@ async def running(
         stack.push_async_callback(clients.close)
         metrics = NodeMetrics("gateway")
         who = Identification.at(client, guard.names)
-        guard.add_to(metrics, proves=who.proves)
+        tls, s3_tls = _certificate(config, failure), _certificate(config, s3_failure)
+        guard.add_to(metrics, proves=who.proves, tls=tls)
         budget = Budget(config.request_memory_bytes)
         figures = {door: DoorFigures(door) for door in DOORS}
         door_figures.add_to(metrics, figures.values())
@@ -146,13 +150,13 @@ async def running(
         doors = Doors(clients, who, budget, metrics=metrics, figures=figures, pages=pages)
         guard.names.add([advertise] if advertise else [])
         engine = HttpEngine(doors.answer, failure, config.idle_stream_s)
-        address = await _open(stack, engine, listen, guard)
+        address = await _open(stack, engine, listen, guard, tls)
         figures[WEBHDFS].address = figures[OWN].address = address
         if s3_listen is not None:
             s3 = S3Door(clients, who, budget, config, _key_maker(client, who))
             s3_answers = figures[S3].counting(s3.answer)
             s3_engine = HttpEngine(s3_answers, s3_failure, config.idle_stream_s)
-            s3_address = await _open(stack, s3_engine, s3_listen, guard)
+            s3_address = await _open(stack, s3_engine, s3_listen, guard, s3_tls)
             figures[S3].address = s3_address
             if path is not None:
                 publish_address(stack, path, s3_address, S3_ADDRESS_FILE)
@@ -164,10 +168,39 @@ async def running(
 
 
 async def _open(
-    stack: contextlib.AsyncExitStack, engine: HttpEngine, listen: str, guard: Guard
+    stack: contextlib.AsyncExitStack,
+    engine: HttpEngine,
+    listen: str,
+    guard: Guard,
+    tls: Tls | None,
 ) -> str:
     runner = web.ServerRunner(engine.server, shutdown_timeout=SHUTDOWN_S)
-    return await open_port(stack, runner, listen, guard, engine.connect)
+    return await open_port(stack, runner, listen, guard, engine.connect, tls=tls)
+
+
+def _certificate(config: GatewayConfig, refusal: Callable[[int, str], Answer]) -> Tls | None:
+    """Return the certificate of a port, None if it speaks no TLS; `refusal` makes the answer to
+    those who do not speak it.
+
+    Raises:
+        ConfigError: a file is not as it should be.
+    """
+    if not config.https_cert:
+        if config.https_key:
+            words = f"https_key {config.https_key}: https_cert is missing: its certificate"
+            raise ConfigError(words)
+        return None
+    from paxosblock.net.port.https import HttpsCertificate  # noqa: PLC0415 - few need ssl
+
+    answer = refusal(HTTPStatus.BAD_REQUEST, "this port speaks TLS: ask it by https")
+    assert isinstance(answer.body, bytes), "a refusal is short"
+    fields = answer.headers | {"Content-Length": str(len(answer.body)), "Connection": "close"}
+    lines = ["HTTP/1.1 400 Bad Request", *(f"{name}: {value}" for name, value in fields.items())]
+    return HttpsCertificate(
+        config.https_cert,
+        config.https_key,
+        refusal="\r\n".join([*lines, "", ""]).encode() + answer.body,
+    )
 
 
 def _key_maker(client: ClientConfig, who: Identification) -> KeyMaker:

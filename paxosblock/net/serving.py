@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiohttp import web
 
@@ -25,6 +25,9 @@ from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.http_server import HeadWatch, HttpConnection
 from paxosblock.net.port.own_names import OWN_NAMES
+
+if TYPE_CHECKING:
+    from paxosblock.net.port.tls import Tls
 
 DISK_FAILED: Final = 74
 """Exit code of a node whose disk failed, at its start or later: `EX_IOERR` of sysexits(3)."""
@@ -126,7 +129,7 @@ async def listen(
     def connect(server: web.Server, heads: HeadWatch, slot: Slot) -> HttpConnection:
         return HttpConnection(server, heads, slot, stall_s)
 
-    return await open_port(stack, runner, address, guard, connect)
+    return await open_port(stack, runner, address, guard, connect, tls=guard.access.tls)
 
 
 async def open_port(
@@ -135,9 +138,11 @@ async def open_port(
     address: str,
     guard: Guard,
     connect: Callable[[web.Server, HeadWatch, Slot], HttpConnection],
+    *,
+    tls: Tls | None = None,
 ) -> str:
     """Let `runner` answer requests at `address` until `stack` closes, each connection by what
-    `connect` makes for it. Returns and raises as `listen`."""
+    `connect` makes for it, and in `tls` if there is any. Returns and raises as `listen`."""
     host, colon, port = address.rpartition(":")
     if not (colon and port.isdecimal() and int(port) < 1 << 16):
         raise ConfigError(f"'{address}' is not an address to listen at: host:port")
@@ -157,7 +162,7 @@ async def open_port(
         guard.admission,
         guard.refusals,
         lambda slot: connect(server, heads, slot),
-        tls=guard.access.tls,
+        tls=tls,
         handshake_s=guard.head_timeout_s,
     )
     stack.push_async_callback(listener.close)

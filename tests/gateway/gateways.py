@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -56,6 +57,8 @@ class RunningGateway:
         self._child = child
         self._folder = folder
         self.address = ""
+        self.tls: ssl.SSLContext | None = None
+        """Those whom a program believes, where it speaks TLS."""
 
     @property
     def log(self) -> str:
@@ -75,7 +78,8 @@ class RunningGateway:
     @property
     def s3_url(self) -> str:
         """Return where it answers programs of S3, if it does."""
-        return f"http://{(self._folder / 's3-address').read_text().strip()}"
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://{(self._folder / 's3-address').read_text().strip()}"
 
     def kill(self) -> None:
         """End it as a crash does."""
@@ -123,7 +127,10 @@ class RunningGateway:
     ) -> Reply:
         """Send a request on a connection of its own."""
         host, port = self.address.split(":")
-        connection = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+        if self.tls is None:
+            connection = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+        else:
+            connection = HTTPSConnection(host, int(port), timeout=TIMEOUT_S, context=self.tls)
         try:
             connection.request(method, target, body, headers or {})
             answer = connection.getresponse()
@@ -141,6 +148,7 @@ class RunningGateway:
             return first
         location = urlsplit(first.headers["Location"])
         assert location.netloc == self.address
+        assert location.scheme == ("http" if self.tls is None else "https")
         return self.send(method, f"{location.path}?{location.query}", content)
 
     def read(self, path: str, *, user: str = "", **parameters: Any) -> bytes:

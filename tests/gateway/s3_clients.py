@@ -20,8 +20,10 @@ from paxosblock.host.user import current_user
 from tests.gateway.gateways import TIMEOUT_S, Reply
 
 
-def s3_client(url: str, key_id: str = "", secret: str = OPEN_SECRET, **options: Any) -> Any:
-    """Return boto3's client, which asks nothing twice."""
+def s3_client(
+    url: str, key_id: str = "", secret: str = OPEN_SECRET, verify: str | None = None, **options: Any
+) -> Any:
+    """Return boto3's client, which asks nothing twice; `verify` names those whom it believes."""
     config = Config(retries={"total_max_attempts": 1}, read_timeout=TIMEOUT_S, **options)
     return boto3.client(
         "s3",
@@ -30,6 +32,7 @@ def s3_client(url: str, key_id: str = "", secret: str = OPEN_SECRET, **options: 
         aws_secret_access_key=secret,
         region_name="us-east-1",
         config=config,
+        verify=verify,
     )
 
 

@@ -139,7 +139,7 @@ class Listener:
                 await self._secure(tls, accepted, slot)
             elif first and tls.required:
                 why = Refusal.NO_TLS
-                accepted.send(_NO_TLS)
+                accepted.send(tls.plain_refusal or _NO_TLS)
                 raise ConnectionAbortedError("the caller does not speak TLS")
             elif first:
                 await self._begin_plain(accepted, slot)

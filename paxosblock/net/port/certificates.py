@@ -91,7 +91,7 @@ class Authority:
     def certify(
         self,
         file: Path,
-        holder: CertifiedName,
+        holder: CertifiedName | None,
         hosts: Iterable[str],
         for_s: float,
         now_s: float | None = None,
@@ -101,7 +101,8 @@ class Authority:
 
         Args:
             file: is there whole or not at all.
-            holder: a node or a user; a user has no `hosts`.
+            holder: a node or a user; a user has no `hosts`. None: a gateway, which is nobody to
+                the nodes.
             hosts: names and addresses of the machine at which others reach the holder.
             for_s: seconds for which it is good, but no longer than the authority.
             now_s: the time now, in seconds since 1970; None: by the clock of this machine.
@@ -113,7 +114,8 @@ class Authority:
         ca, ca_key = _read_certificate(self.folder / CA_FILE), _read_key(self.folder / CA_KEY_FILE)
         now_s, key = time.time() if now_s is None else now_s, _new_key()
         ends_s = min(now_s + for_s, ca.not_valid_after_utc.timestamp())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(holder)[:64])])
+        called = "paxosblock gateway" if holder is None else str(holder)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, called[:64])])
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
         try:
             certificate = _builder(key, ca.subject, subject, now_s, ends_s)
@@ -122,7 +124,7 @@ class Authority:
                 certificate = certificate.add_extension(each, critical=critical)
             signed = certificate.sign(ca_key, hashes.SHA256())
         except ValueError as error:
-            raise ConfigError(f"{file}: no certificate of {holder}: {error}") from error
+            raise ConfigError(f"{file}: no certificate of {called}: {error}") from error
         _write(file, _pem(signed) + _pem(key), secret=True)
         return ends_s
 
@@ -163,13 +165,15 @@ def _authority(key: ec.EllipticCurvePrivateKey, cluster: str) -> x509.Certificat
     )
 
 
-def _holder(holder: CertifiedName, hosts: tuple[str, ...]) -> list[x509.ExtensionType]:
+def _holder(holder: CertifiedName | None, hosts: tuple[str, ...]) -> list[x509.ExtensionType]:
     """Return what tells who the holder is, and that a user is no node."""
-    uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    uses, names = list[x509.ObjectIdentifier](), list[x509.GeneralName]()
+    if holder is not None:
+        uses.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+        names.append(x509.UniformResourceIdentifier(str(holder)))
     if hosts:
         uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
-    uri = x509.UniformResourceIdentifier(str(holder))
-    other = x509.SubjectAlternativeName([uri, *map(_general_name, hosts)])
+    other = x509.SubjectAlternativeName([*names, *map(_general_name, hosts)])
     return [x509.ExtendedKeyUsage(uses), other]
 
 

@@ -13,6 +13,7 @@ from paxosblock.net.port.request_bodies import BodyLimits, RequestBodies
 
 if TYPE_CHECKING:
     from paxosblock.host.metrics import NodeMetrics
+    from paxosblock.net.port.tls import Tls
 
 CONNECTIONS: Final = 8192
 CONNECTIONS_PER_ADDRESS: Final = 4096
@@ -59,9 +60,9 @@ class Guard:
             caps, head_timeout_s=config.request_head_timeout_s, body_limits=limits, access=access
         )
 
-    def add_to(self, metrics: NodeMetrics, *, proves: bool = False) -> None:
+    def add_to(self, metrics: NodeMetrics, *, proves: bool = False, tls: Tls | None = None) -> None:
         """Show the counts on `/metrics`; `proves`: callers must prove themselves in another way
-        than by `access`."""
+        than by `access`; `tls`: the port has another certificate than `access`."""
         connections = self.admission
         metrics.observe(
             "connections", "Connections that count for the cap.", lambda: connections.count
@@ -76,7 +77,7 @@ class Guard:
             "1 where whoever reaches the node is served: it demands no secret and no certificate.",
             lambda: self.access.is_open and not proves,
         )
-        tls = self.access.tls
+        tls = tls or self.access.tls
         metrics.observe(
             "tls_certificate_ends_seconds",
             "The time since 1970 at which this node's certificate ends; 0 without one.",

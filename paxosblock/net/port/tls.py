@@ -16,12 +16,11 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError, PaxosBlockError, UnavailableError
 from paxosblock.net.port.certified import CertifiedKind, CertifiedName, names_in
 
-MAKE: Final = "`paxosblock setup tls`"
 _USUAL: Final = {
     CertifiedKind.NAMENODE: "paxosblock://CLUSTER/namenode",
     CertifiedKind.DATANODE: "paxosblock://CLUSTER/datanode/ID",
@@ -37,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class Loaded:
     """The content of the files when they were last read."""
 
     stamp: tuple[tuple[int, ...], ...]
@@ -55,6 +54,11 @@ class Tls:
     """The first byte of each connection with TLS; no other connection begins with it."""
     END_S: Final = 2.0
     """Seconds that the other end of a connection may take to say that it closes it, too."""
+    CERT: ClassVar[str] = "tls_cert"
+    KEY: ClassVar[str] = "tls_key"
+    """The settings that name the files."""
+    MAKE: ClassVar[str] = "`paxosblock setup tls`"
+    """What makes a certificate."""
 
     def __init__(
         self,
@@ -86,8 +90,16 @@ class Tls:
             raise ConfigError(f"tls_cert {cert}: tls_ca is missing: the authority that made it")
         if serves and not cert:
             raise ConfigError(f"tls_ca {ca}: tls_cert is missing: what this node shows to others")
-        self._cert, self._ca, self._key = cert, ca, key
         self.required, self._serves = required, serves
+        self._begin(cert, ca, key)
+
+    required = True
+    plain_refusal = b""
+    """The answer to a caller who does not speak TLS, where that is required; b"": that of a node.
+    """
+
+    def _begin(self, cert: str, ca: str, key: str) -> None:
+        self._cert, self._ca, self._key = cert, ca, key
         self._loaded = self._read(self._stamp())
         self._refused: tuple[tuple[int, ...], ...] = ()
 
@@ -212,7 +224,7 @@ class Tls:
 
     # -- the files --------------------------------------------------------------------------------
 
-    def _now(self) -> _Loaded:
+    def _now(self) -> Loaded:
         """Return what the files hold, or held when they were last as they should be."""
         try:
             stamp = self._stamp()
@@ -232,7 +244,7 @@ class Tls:
     def _stamp(self) -> tuple[tuple[int, ...], ...]:
         """Return what tells whether the files were replaced."""
         found = []
-        files = ("tls_cert", self._cert), ("tls_key", self._key), ("tls_ca", self._ca)
+        files = (self.CERT, self._cert), (self.KEY, self._key), ("tls_ca", self._ca)
         for setting, file in files:
             if not file:
                 continue
@@ -244,13 +256,13 @@ class Tls:
             found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode))
         return tuple(found)
 
-    def _read(self, stamp: tuple[tuple[int, ...], ...]) -> _Loaded:
+    def _read(self, stamp: tuple[tuple[int, ...], ...]) -> Loaded:
         """Read the files. Raises ConfigError as the constructor."""
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.minimum_version = ssl.TLSVersion.TLSv1_3
         self._believe(client)
         if not self._cert:
-            return _Loaded(stamp, None, client, (), 0)
+            return Loaded(stamp, None, client, (), 0)
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.minimum_version = ssl.TLSVersion.TLSv1_3
         # A ticket that comes by itself would make an idle connection of a command look used.
@@ -265,11 +277,11 @@ class Tls:
         if not any(kind in (None, each.kind) for each in names):
             wanted = _USUAL[kind or CertifiedKind.USER]
             raise ConfigError(
-                f"tls_cert {self._cert}: it needs a URI such as {wanted} among its names: {MAKE} "
-                "writes one"
+                f"tls_cert {self._cert}: it needs a URI such as {wanted} among its names: "
+                f"{self.MAKE} writes one"
             )
         ends_s = ssl.cert_time_to_seconds(seen["notAfter"])
-        return _Loaded(stamp, server if self._serves else None, client, names, ends_s)
+        return Loaded(stamp, server if self._serves else None, client, names, ends_s)
 
     def _believe(self, context: ssl.SSLContext) -> None:
         try:
@@ -281,7 +293,7 @@ class Tls:
 
     def _show(self, context: ssl.SSLContext) -> None:
         key, asked = self._key or self._cert, list[str]()
-        which = f"{'tls_key' if self._key else 'tls_cert'} {key}"
+        which = f"{self.KEY if self._key else self.CERT} {key}"
 
         def password() -> str:
             asked.append("OpenSSL would ask for it at the terminal")
@@ -294,14 +306,13 @@ class Tls:
             context.load_cert_chain(self._cert, key, password=password)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
-                other = f" than tls_cert {self._cert}" if self._key else ""
+                other = f" than {self.CERT} {self._cert}" if self._key else ""
                 why = f"its key is that of another certificate{other}"
             elif asked:
                 why = "its key is locked with a password, which a node cannot type"
             elif self._key:
-                why = (
-                    f"it must hold the key, and tls_cert {self._cert} its certificate, both in PEM"
-                )
+                cert = f"{self.CERT} {self._cert}"
+                why = f"it must hold the key, and {cert} its certificate, both in PEM"
             else:
                 why = "it must hold a certificate and its key, both in PEM"
             raise ConfigError(f"{which}: {why}") from error
@@ -320,13 +331,17 @@ class Tls:
         self._believe(caller)
         self._show(caller)
         try:
-            return _met(server, caller)
-        except ssl.SSLCertVerificationError as error:
-            code = error.verify_code
+            return meeting(server, caller)[0]
         except ssl.SSLError as error:
-            raise ConfigError(f"tls_cert {self._cert}: {error.reason or error}") from error
+            raise self._not_good(error) from error
+
+    def _not_good(self, error: ssl.SSLError) -> ConfigError:
+        """Return what to say of our certificate where others would not believe it."""
+        if not isinstance(error, ssl.SSLCertVerificationError):
+            return ConfigError(f"{self.CERT} {self._cert}: {error.reason or error}")
+        code = error.verify_code
         if code == _ENDED:
-            why = f"it has ended: {MAKE} makes another one"
+            why = f"it has ended: {self.MAKE} makes another one"
         elif code == _NOT_YET:
             here = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
             why = f"it is not good yet: is the clock of this machine right? ({here})"
@@ -336,7 +351,7 @@ class Tls:
             why = "it is not for a node: its purposes must be those of servers and of clients"
         else:
             why = f"it is not good (OpenSSL says {code})"
-        raise ConfigError(f"tls_cert {self._cert}: {why}")
+        return ConfigError(f"{self.CERT} {self._cert}: {why}")
 
 
 def speaks_plain(error: BaseException) -> bool:
@@ -349,12 +364,15 @@ def speaks_plain(error: BaseException) -> bool:
     }
 
 
-def _met(server: ssl.SSLContext, caller: ssl.SSLContext) -> dict[str, Any]:
-    """Let two ends meet in memory; return the certificate of the caller as the node sees it."""
+def meeting(
+    server: ssl.SSLContext, caller: ssl.SSLContext
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Let two ends meet in memory; return the certificate of the caller as the server sees it, and
+    that of the server as the caller does, where they ask for one and believe it."""
     to_node, to_caller = ssl.MemoryBIO(), ssl.MemoryBIO()
     node = server.wrap_bio(to_node, to_caller, server_side=True)
     calling = caller.wrap_bio(to_caller, to_node)
     for end in (calling, node, calling, node):
         with contextlib.suppress(ssl.SSLWantReadError):
             end.do_handshake()
-    return node.getpeercert() or {}
+    return node.getpeercert() or {}, calling.getpeercert() or {}
