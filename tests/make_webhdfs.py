@@ -57,8 +57,19 @@ Each request is made as the user who asks, and the NameNodes check it as any oth
 * A page in a browser gets nothing: no request with `Origin`, and where names are believed, none
   whose `Host` is no name of the gateway (`--advertise` adds one).
 
-What comes and goes is not encrypted, so a gateway listens beyond its machine only with
-`--insecure`. A proxy before it may speak TLS.
+With a certificate (`https_cert`) the gateway speaks TLS at its ports, and nothing else; without one
+it listens beyond its machine only with `--insecure`, and a proxy before it may speak TLS. Programs
+must believe its authority:
+
+```console
+$ paxosblock setup tls ./tls --gateways gw1=10.0.0.9    # ca.pem, and gateway-gw1.pem for gw1
+$ PAXOSBLOCK_GATEWAY_HTTPS_CERT=tls/gateway-gw1.pem paxosblock gateway --namenodes nn1:9870
+$ curl --cacert tls/ca.pem 'https://gw1:14000/webhdfs/v1/?op=LISTSTATUS&user.name=me'
+$ keytool -importcert -noprompt -file tls/ca.pem -keystore trusted -storepass changeit
+$ believed='-Djavax.net.ssl.trustStore=trusted -Djavax.net.ssl.trustStorePassword=changeit'
+$ export HADOOP_OPTS="$believed"
+$ hdfs dfs -ls swebhdfs://gw1:14000/
+```
 
 ## Files
 

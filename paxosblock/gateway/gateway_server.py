@@ -180,7 +180,7 @@ async def _open(
 
 def _certificate(config: GatewayConfig, refusal: Callable[[int, str], Answer]) -> Tls | None:
     """Return the certificate of a port, None if it speaks no TLS; `refusal` makes the answer to
-    those who do not speak it.
+    a caller that does not speak it.
 
     Raises:
         ConfigError: a file is not as it should be.

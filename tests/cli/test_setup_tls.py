@@ -18,6 +18,7 @@ from tests.cli.conftest import Paxosblock
 
 def test_files_are_made_for_nodes_and_users(paxosblock: Paxosblock, tmp_path: Path) -> None:
     folder, nodes = tmp_path / "tls", ("--namenodes", "nn1", "--datanodes", "dn1=10.0.0.7,dn2")
+    nodes = (*nodes, "--gateways", "gw1=10.0.0.9")
     made = paxosblock("setup", "tls", folder, "--cluster", "c", *nodes, "--for", "10d")
     assert (made.code, made.err) == (0, "")
     authority, *lines = made.out.splitlines()
@@ -26,6 +27,7 @@ def test_files_are_made_for_nodes_and_users(paxosblock: Paxosblock, tmp_path: Pa
         f"{folder}/namenode-nn1.pem  paxosblock://c/namenode at nn1",
         f"{folder}/datanode-dn1.pem  paxosblock://c/datanode/dn1 at 10.0.0.7",
         f"{folder}/datanode-dn2.pem  paxosblock://c/datanode/dn2 at dn2",
+        f"{folder}/gateway-gw1.pem  a gateway at gw1 10.0.0.9",
     ]
     user = paxosblock("setup", "tls-user", folder, "me", "--groups", "ops,dev", "--json")
     assert json.loads(user.out)["holder"] == "paxosblock://c/user/me?groups=ops,dev"

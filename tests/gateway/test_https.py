@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 from paxosblock import Client, LocalCluster
@@ -58,6 +61,26 @@ def test_programs_of_s3_come_by_https(
     assert s3.get_object(Bucket=home[1:], Key="f")["Body"].read() == DATA
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java here")
+def test_hadoop_comes_by_swebhdfs_as_the_page_says(
+    gateway: RunningGateway, made: Certificates, fs: Client, home: str, tmp_path: Path
+) -> None:
+    (tmp_path / "core-site.xml").write_text("<configuration/>")
+    (tmp_path / "local").write_bytes(DATA)
+    trusted, word = tmp_path / "trusted", "changeit"
+    keytool = ["keytool", "-importcert", "-noprompt", "-file", made.ca, "-keystore", str(trusted)]
+    subprocess.run([*keytool, "-storepass", word], check=True, capture_output=True)
+    believed = f"-Djavax.net.ssl.trustStore={trusted}", f"-Djavax.net.ssl.trustStorePassword={word}"
+    jars = Path(pyspark.__file__).parent / "jars" / "*"
+    url = f"swebhdfs://{gateway.address}{home}/f"
+    for verb in (["-put", str(tmp_path / "local"), url], ["-get", url, str(tmp_path / "got")]):
+        shell = ["java", *believed, "-cp", f"{tmp_path}:{jars}", "org.apache.hadoop.fs.FsShell"]
+        done = subprocess.run([*shell, *verb], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert content(fs, f"{home}/f") == (tmp_path / "got").read_bytes() == DATA
+
+
 def test_who_speaks_no_tls_is_told_so_in_the_words_of_the_door(gateway: RunningGateway) -> None:
     asked = b"GET /webhdfs/v1/?op=LISTSTATUS HTTP/1.1\r\n\r\n"
     for connect, words in (
@@ -101,5 +124,5 @@ def test_a_wrong_file_is_one_clear_line(tmp_path: Path, case: str) -> None:
 
 def test_the_certificate_of_a_gateway_opens_no_node(made: Certificates) -> None:
     """It names nobody, and is good for servers alone."""
-    with pytest.raises(ConfigError, match="it needs a URI such as"):
+    with pytest.raises(ConfigError, match="it is not for a node"):
         Tls(made.gateway(), made.ca)

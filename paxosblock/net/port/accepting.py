@@ -34,6 +34,8 @@ ACCEPTED_TOGETHER: Final = 16
 half a millisecond: 64 at once were a turn of more than 30."""
 HANDSHAKE_S: Final = 10.0
 """Seconds until the two ends must speak TLS."""
+_DRAINED_BYTES: Final = 64 * 1024
+"""The most bytes that are read of a request that came without TLS."""
 PAUSE_S: Final = 0.2
 """Seconds until the next try to accept when no descriptor was left."""
 
@@ -139,6 +141,7 @@ class Listener:
                 await self._secure(tls, accepted, slot)
             elif first and tls.required:
                 why = Refusal.NO_TLS
+                accepted.recv(_DRAINED_BYTES)  # else its end were a reset, which takes the answer
                 accepted.send(tls.plain_refusal or _NO_TLS)
                 raise ConnectionAbortedError("the caller does not speak TLS")
             elif first:

@@ -101,8 +101,8 @@ class Authority:
 
         Args:
             file: is there whole or not at all.
-            holder: a node or a user; a user has no `hosts`. None: a gateway, which is nobody to
-                the nodes.
+            holder: a node or a user; a user has no `hosts`. None: a gateway, whose certificate
+                nodes do not believe.
             hosts: names and addresses of the machine at which others reach the holder.
             for_s: seconds for which it is good, but no longer than the authority.
             now_s: the time now, in seconds since 1970; None: by the clock of this machine.

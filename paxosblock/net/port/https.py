@@ -6,7 +6,7 @@ from __future__ import annotations
 import ssl
 from typing import ClassVar
 
-from paxosblock.net.port.tls import Loaded, Tls, meeting
+from paxosblock.net.port.tls import Tls, TlsFiles, meeting
 
 
 class HttpsCertificate(Tls):
@@ -34,7 +34,7 @@ class HttpsCertificate(Tls):
         self.plain_refusal = refusal
         self._begin(cert, "", key)
 
-    def _read(self, stamp: tuple[tuple[int, ...], ...]) -> Loaded:
+    def _read(self, stamp: tuple[tuple[int, ...], ...]) -> TlsFiles:
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.minimum_version = ssl.TLSVersion.TLSv1_2  # as Java 8 speaks
         self._show(server)
@@ -47,4 +47,4 @@ class HttpsCertificate(Tls):
             _, seen = meeting(server, caller)
         except ssl.SSLError as error:
             raise self._not_good(error) from error
-        return Loaded(stamp, server, caller, (), ssl.cert_time_to_seconds(seen["notAfter"]))
+        return TlsFiles(stamp, server, caller, (), ssl.cert_time_to_seconds(seen["notAfter"]))

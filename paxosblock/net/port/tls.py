@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class TlsFiles:
     """The content of the files when they were last read."""
 
     stamp: tuple[tuple[int, ...], ...]
@@ -58,7 +58,7 @@ class Tls:
     KEY: ClassVar[str] = "tls_key"
     """The settings that name the files."""
     MAKE: ClassVar[str] = "`paxosblock setup tls`"
-    """What makes a certificate."""
+    """The command that makes a certificate."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class Tls:
 
     # -- the files --------------------------------------------------------------------------------
 
-    def _now(self) -> Loaded:
+    def _now(self) -> TlsFiles:
         """Return what the files hold, or held when they were last as they should be."""
         try:
             stamp = self._stamp()
@@ -256,13 +256,13 @@ class Tls:
             found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode))
         return tuple(found)
 
-    def _read(self, stamp: tuple[tuple[int, ...], ...]) -> Loaded:
+    def _read(self, stamp: tuple[tuple[int, ...], ...]) -> TlsFiles:
         """Read the files. Raises ConfigError as the constructor."""
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.minimum_version = ssl.TLSVersion.TLSv1_3
         self._believe(client)
         if not self._cert:
-            return Loaded(stamp, None, client, (), 0)
+            return TlsFiles(stamp, None, client, (), 0)
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.minimum_version = ssl.TLSVersion.TLSv1_3
         # A ticket that comes by itself would make an idle connection of a command look used.
@@ -281,7 +281,7 @@ class Tls:
                 f"{self.MAKE} writes one"
             )
         ends_s = ssl.cert_time_to_seconds(seen["notAfter"])
-        return Loaded(stamp, server if self._serves else None, client, names, ends_s)
+        return TlsFiles(stamp, server if self._serves else None, client, names, ends_s)
 
     def _believe(self, context: ssl.SSLContext) -> None:
         try:
