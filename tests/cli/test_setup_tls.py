@@ -17,8 +17,8 @@ from tests.cli.conftest import Paxosblock
 
 
 def test_files_are_made_for_nodes_and_users(paxosblock: Paxosblock, tmp_path: Path) -> None:
-    folder, nodes = tmp_path / "tls", ("--namenodes", "nn1", "--datanodes", "dn1=10.0.0.7,dn2")
-    nodes = (*nodes, "--gateways", "gw1=10.0.0.9")
+    folder, nodes = tmp_path / "tls", ["--namenodes", "nn1", "--datanodes", "dn1=10.0.0.7,dn2"]
+    nodes += ["--gateways", "gw1=10.0.0.9"]
     made = paxosblock("setup", "tls", folder, "--cluster", "c", *nodes, "--for", "10d")
     assert (made.code, made.err) == (0, "")
     authority, *lines = made.out.splitlines()
