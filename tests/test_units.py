@@ -28,7 +28,7 @@ def units(repository: Path) -> Iterator[tuple[str, str]]:
 
 def test_there_is_a_unit_for_each_kind_of_node(repository: Path) -> None:
     found = dict(units(repository))
-    assert len(found) == 4
+    assert len(found) == 5
     for name, unit in found.items():
         keys = set(re.findall(r"^(\w+)=", unit, re.M))
         wanted = {"After", "User", "ExecStart", "Restart", "LimitNOFILE", "WantedBy"}

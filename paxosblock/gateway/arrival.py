@@ -13,8 +13,12 @@ TRIES: Final = tuple(0.001 * 2**number for number in range(11))
 
 
 def left_bytes(transport: asyncio.WriteTransport) -> int:
-    """Return how many bytes that were sent are not acknowledged yet."""
-    counted = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    """Return how many bytes that were sent are not acknowledged yet; at least one where the socket
+    is closed, as the system no longer tells."""
+    connection = transport.get_extra_info("socket")  # uvloop forgets a closed one
+    if connection is None or connection.fileno() < 0:
+        return 1
+    counted = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
     return transport.get_write_buffer_size() + int.from_bytes(counted, "little")
 
 
