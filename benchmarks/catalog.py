@@ -30,6 +30,7 @@ MODULES: Final = (
     "benchmarks.cases.watch",
     "benchmarks.cases.encrypted",
     "benchmarks.cases.pages",
+    "benchmarks.cases.observing",
 )
 
 

@@ -170,7 +170,8 @@ def _grow(path: str, namenodes: int) -> None:
 def _tell_all(invocation: Invocation, local: LocalCluster) -> None:
     for node in local.nodes:
         _tell(invocation, node)
-    page = f"{'https' if local.client_config.tls_cert else 'http'}://{local.addresses[0]}/"
+    leader = local.leader or local.namenode  # the page of another would only lead to its own
+    page = f"{'https' if local.client_config.tls_cert else 'http'}://{leader.address}/"
     invocation.say(f"{'status page':<13} {page}", {"page": page})
     for gateway in local.gateways:
         door = f"webhdfs://{gateway.address}/"

@@ -424,7 +424,8 @@ def _health_of_gateway(status: GatewayStatus, namenodes: Sequence[AskedNameNode]
         text = "No NameNode that answers leads: names cannot be changed now."
         return Health(HealthLevel.NO_CHANGES, text)
     if silent:
-        text = f"{len(silent)} of {len(namenodes)} NameNodes do not answer; the others do."
+        do = "does" if len(silent) == 1 else "do"
+        text = f"{len(silent)} of {len(namenodes)} NameNodes {do} not answer; the others do."
         return Health(HealthLevel.DEAD_NODE, text)
     if status.under_way_bytes >= status.room_bytes:
         text = "All room for bytes is taken: requests that bring or fetch some wait for others."

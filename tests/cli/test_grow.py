@@ -31,7 +31,11 @@ def test_cluster_up_says_how_and_does_it_when_asked(
     ]
     with Client(LocalCluster.at(tmp_path).url) as fs:
         assert fs.exists("/d")
-    assert paxosblock(*up, "--namenodes", "3", "--grow").code == 0
+    LocalCluster.at(tmp_path).wait_leader().kill()  # the first one, which has the longest log
+    again = paxosblock(*up, "--namenodes", "3", "--grow")
+    assert again.code == 0
+    leader = LocalCluster.at(tmp_path).wait_leader()
+    assert f"status page   http://{leader.address}/" in again.out.splitlines()
     wrong = paxosblock(*up, "--grow")
     assert (wrong.code, "--grow goes with --namenodes 3 or 5" in wrong.err) == (2, True)
 
