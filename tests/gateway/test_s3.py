@@ -365,6 +365,24 @@ def test_a_key_is_not_below_an_object(s3: Any, bucket: str) -> None:
     assert keys(s3, bucket) == ["d/f", "f"]
 
 
+def test_the_attributes_of_an_object_are_told_that_are_asked_for(s3: Any, bucket: str) -> None:
+    f = {"Bucket": bucket, "Key": "d/f"}
+    made = s3.put_object(**f, Body=DATA, ChecksumAlgorithm="CRC32C")
+    asked = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"]
+    told = s3.get_object_attributes(**f, ObjectAttributes=asked)
+    assert told["ETag"] == made["ETag"].strip('"')
+    assert told["Checksum"]["ChecksumCRC32C"] == made["ChecksumCRC32C"]
+    assert (told["StorageClass"], told["ObjectSize"]) == ("STANDARD", len(DATA))
+    assert told["LastModified"] == s3.head_object(**f)["LastModified"]
+    told = s3.get_object_attributes(**f, ObjectAttributes=["ObjectSize"])
+    assert told["ObjectSize"] == len(DATA)
+    assert not {"ETag", "Checksum", "StorageClass"} & {*told}
+    wrong = {**f, "ObjectAttributes": ["Owner"]}
+    assert refused(s3.get_object_attributes, **wrong) == "InvalidArgument"
+    missing = {**f, "Key": "none", "ObjectAttributes": ["ETag"]}
+    assert refused(s3.get_object_attributes, **missing) == "NoSuchKey"
+
+
 def test_what_is_lacking_is_refused_by_name(s3: Any, bucket: str) -> None:
     f = {"Bucket": bucket, "Key": "f"}
     for call, arguments in (

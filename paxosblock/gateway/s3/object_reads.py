@@ -27,8 +27,11 @@ from paxosblock.gateway.s3.object_tags import tag_fields
 from paxosblock.gateway.s3.s3_call import S3Call, answered
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
+from paxosblock.gateway.s3.s3_xml import Field
 
 _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(?:([0-9]{1,19})-([0-9]{0,19})|-([0-9]{1,19}))\s*")
+ATTRIBUTES: Final = "x-amz-object-attributes"
+_ATTRIBUTES: Final = frozenset({"ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,28 @@ def check_version(call: S3Call) -> None:
     """Check that no version is asked for but the one that there is. Raises S3Error otherwise."""
     if call.parameter("versionId", "null") != "null":
         raise S3Error(S3Code.NO_SUCH_VERSION, "The specified version does not exist.")
+
+
+@s3_operation("GetObjectAttributes", "GET", Level.OBJECT, "attributes")
+async def get_object_attributes(call: S3Call) -> Answer:
+    """Tell those of the ETag, the checksums, the size and the storage class of an object that a
+    header names. It has no parts: they were joined."""
+    check_version(call)
+    wanted = {name.strip() for name in call.headers.get(ATTRIBUTES, "").split(",")}
+    if not wanted <= _ATTRIBUTES:
+        raise invalid_argument("Invalid attribute name specified.")
+    found = await found_object(call)
+    sums = [Field(f"Checksum{name}", value) for name, value in found.sums.items()]
+    told = {
+        "ETag": Field("ETag", (MARKER_TAG if call.is_marker else found.etag).strip('"')),
+        "Checksum": Field("Checksum", sums) if sums else None,
+        "StorageClass": Field("StorageClass", "STANDARD"),
+        "ObjectSize": Field("ObjectSize", found.status.size),
+    }
+    fields = [field for name, field in told.items() if name in wanted and field is not None]
+    answer = answered("GetObjectAttributesResponse", fields)
+    answer.headers["Last-Modified"] = http_time(found.status.modified_s)
+    return answer
 
 
 @s3_operation("GetObjectTagging", "GET", Level.OBJECT, "tagging")

@@ -52,7 +52,6 @@ LACKING: Final[Mapping[str, str]] = {
     "accelerate": "transfer acceleration",
     "acl": "access control lists (changes: use permissions and ACLs of the file system)",
     "analytics": "analytics",
-    "attributes": "GetObjectAttributes",
     "cors": "CORS",
     "encryption": "encryption by bucket (use encryption zones)",
     "intelligent-tiering": "tiers",
