@@ -136,9 +136,9 @@ def test_a_delegation_token_is_got_renewed_and_cancelled(
     assert again.exception == "InvalidToken"
 
 
-def test_a_gateway_that_others_reach_says_that_it_has_no_tls(
+def test_a_gateway_that_others_reach_wants_a_certificate(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     started = gateway_of(cluster, tmp_path, "--listen", "0.0.0.0:0")
-    with pytest.raises(AssertionError, match="a gateway speaks no TLS"), started:
+    with pytest.raises(AssertionError, match="https_cert in "), started:
         pass
