@@ -31,17 +31,18 @@ def apply_edit(machine: ReplicatedMachine, edit: Edit) -> Committed | Conflict:
             return applied
 
 
-def check_entries(view: View, edit: Edit) -> None:
-    """Demand that an edit that changes the entry of a directory changes its inode, too.
+def entries_go_with_inodes(view: View, edit: Edit) -> bool:
+    """True if an edit that changes the entry of a directory changes its inode, too.
 
     What was decided for a user expects the inodes on the way alone (`trails.py`).
     """
     after = dict.fromkeys(edit.deletes, b"") | dict(edit.puts)
-    for key in after:
-        if key.startswith(keys.ENTRIES[0]) and (before := view.get(key)).exists:
-            target = unpack_target(before.value)
-            if target.is_directory:
-                assert keys.inode(target.number) in after, "an entry changed without its inode"
+    targets = (unpack_target(view.get(key).value) for key in after if _is_entry(view, key))
+    return all(keys.inode(each.number) in after for each in targets if each.is_directory)
+
+
+def _is_entry(view: View, key: bytes) -> bool:
+    return key.startswith(keys.ENTRIES[0]) and view.get(key).exists
 
 
 class MemoryStore:
@@ -76,8 +77,9 @@ class MemoryStore:
         if before:
             raise OutcomeUnknownError("the store failed before the edit")
         self.payloads.append(encode_edit(edit))
-        check_entries(self.machine, edit)
+        whole = entries_go_with_inodes(self.machine, edit)
         outcome = apply_edit(self.machine, edit)
+        assert whole or isinstance(outcome, Conflict), "an entry changed without its inode"
         self.applied.set()
         self.applied.clear()
         self.conflicts += isinstance(outcome, Conflict)
