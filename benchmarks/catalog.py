@@ -7,6 +7,7 @@ from typing import Final
 
 MODULES: Final = (
     "benchmarks.cases.files",
+    "benchmarks.cases.short_circuit",
     "benchmarks.cases.shapes",
     "benchmarks.cases.block_steps",
     "benchmarks.cases.appends",

@@ -174,6 +174,7 @@ class Cluster:
         try:
             opened = open_volumes(machine.disk, folders, name, config, boot, upgrade=upgrade)
             node = DataNode(name, opened, self.namenodes.addresses, client, config)
+            node.lender.door = self.world.lent.door_to(machine.disk)
             await node.load()
         except PaxosBlockError as error:
             machine.refusal = str(error)

@@ -22,7 +22,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from paxosblock.base.jitter import JITTER
-from paxosblock.client.session import shared_session, transport
+from paxosblock.client.reading import block_reader
+from paxosblock.client.session import lent_files, shared_session, transport
 from paxosblock.client.writing import next_block
 from paxosblock.datanode.store import file_store, small_log
 from paxosblock.datanode.volumes import volume
@@ -30,9 +31,10 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.host import kernel_syncs as syncs
 from paxosblock.host.kernel_syncs import Done
 from paxosblock.namenode.kv.table import Changes as TableChanges
-from paxosblock.net.streams import stream_calls
+from paxosblock.net.streams import connection, stream_calls
 from tests.disks.simulated import SimulatedDisk
 from tests.disks.simulated_syncs import SimulatedSyncs
+from tests.lives.lending import Lent
 from tests.lives.network import Network, SimulatedRpc
 from tests.memory_table import MemoryTable
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop, running_host, spread
@@ -111,6 +113,8 @@ class World:
         """They are told when a NameNode has applied an entry of the log, which wrote these keys."""
         self.mistakes: list[str] = []
         self.trace: list[str] = []
+        self.lent = Lent()
+        """The files of replicas that DataNodes lend: readers read them whenever they may."""
         self._syncs: dict[Host, list[SimulatedSyncs]] = {}
         self.wall_ahead_s = 0.0
         """Seconds by which the clocks on the walls are ahead; those of `monotonic` never are."""
@@ -243,6 +247,9 @@ def _simulated(world: World) -> Iterator[None]:
         (small_log, "SEGMENT_BYTES", SEGMENT_BYTES),
         (stream_calls, "connect", world.network.connect),
         (transport, "connect", world.network.connect),
+        (connection.FrameConnection, "is_local", True),
+        (block_reader, "BORROW_BYTES", 0),  # files are small here
+        (lent_files, "take_file", world.lent.take),
         (shared_session, "RpcClient", lambda _access: SimulatedRpc(world.network)),
         (time, "monotonic", lambda: world.loop.now),
         (time, "time", world.wall_s),

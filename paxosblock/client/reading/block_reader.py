@@ -170,6 +170,8 @@ class BlockReader:
         self._cipher = None if key is None else ChunkCipher(key.key, extent.block)
         self.chunk_bytes = session.config.chunk_size
         """Size of the chunks, as far as it is known: requests that fit it fetch nothing twice."""
+        self.at_once = False
+        """True if the bytes asked for last came without a wait, from a lent file."""
         self._session = session
         self._asked_bytes = 0
         self._corrupt: dict[StorageId, CorruptionError] = {}
@@ -274,6 +276,7 @@ class BlockReader:
     async def _fetch_from(self, member: BlockMember, target: _Target) -> None:
         timeout_s = min(SLOW_AFTER_S, self._session.config.rpc_timeout_s)
         await self._fetch_lent(member, target, timeout_s)
+        self.at_once = target.complete
         if target.complete:
             return
         connection = await self._session.reading.get(member.address)

@@ -95,7 +95,10 @@ class Prefetcher:
         return piece
 
     def _plan(self) -> None:
-        while self._planned < min(self._stop, self.position + self._ahead_bytes):
+        reader = self._blocks.known(self._planned)
+        # What the system has in memory would only leave the processor's cache until it is used.
+        reach = 1 if reader is not None and reader.at_once else self._ahead_bytes
+        while self._planned < min(self._stop, self.position + reach):
             stop = self._end_of_request(self._planned)
             buffer = self._buffers.take(stop - self._planned)
             task = asyncio.create_task(self._blocks.fill(self._planned, buffer))
