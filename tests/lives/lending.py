@@ -34,7 +34,7 @@ class OpenAtDisk(LentFile):
 
 
 class Lent:
-    """What is offered in a world."""
+    """The files that are offered in a world."""
 
     def __init__(self) -> None:
         self._offered: dict[bytes, File] = {}
@@ -72,4 +72,4 @@ class SimulatedDoor:
         return Offer("", 0, self._lent.offer(self._disk._handles[file]), 0, 0)
 
     def close(self) -> None:
-        """What was offered is forgotten with the world."""
+        """The world forgets what was offered."""
