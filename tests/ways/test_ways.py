@@ -26,7 +26,7 @@ FILES_AND_CALLS: Final = {
     "mkdirs": (40, 208),
     "stat": (21, 79),
     "chunk": (26, 329),
-    "pread": (22, 147),
+    "pread": (22, 148),
 }
 AT_MOST: Final = {"take_over": (90, 6000)}
 """In a recovery NameNode, DataNodes and their reports are at work at once, and who comes first
