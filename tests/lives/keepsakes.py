@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import NotFoundError, PaxosBlockError
-from tests.lives.users import PATIENCE_S
+from tests.lives.users import PATIENCE_S, until_done
 
 if TYPE_CHECKING:
     from tests.lives.life import Life
@@ -126,24 +125,11 @@ class Keepsakes:
     async def _end(self) -> None:
         async with self.life.cluster.new_client() as fs:
             for name in sorted(self._seen):
-                await self._until_done(partial(self._look, fs, name))
-                await self._until_done(partial(fs.delete_snapshot, "/", name))
+                await until_done(self.life.world, partial(self._look, fs, name))
+                await until_done(self.life.world, partial(fs.delete_snapshot, "/", name))
                 self.life.counts["snapshots deleted"] += 1
             for each in await fs.list_snapshots("/"):  # whose end was not heard of
-                await self._until_done(partial(fs.delete_snapshot, "/", each.name))
-
-    async def _until_done(self, what: Callable[[], Awaitable[object]]) -> None:
-        end_s = self.life.loop.now + PATIENCE_S
-        while self.life.loop.now < end_s:
-            try:
-                await what()
-            except NotFoundError:
-                return
-            except PaxosBlockError:
-                await self.life.loop.pass_time(1.0)
-            else:
-                return
-        self.life.world.mistake("a snapshot cannot be read or deleted in the quiet")
+                await until_done(self.life.world, partial(fs.delete_snapshot, "/", each.name))
 
 
 def _same(before: FileStatus, after: FileStatus | None) -> bool:

@@ -18,11 +18,13 @@ from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.catalog.keys import BLOCK_KEYS
 from tests.disks.simulated import ROOMY
+from tests.lives.clerks import Clerks
 from tests.lives.cluster import BLOCK_BYTES, Cluster, Machine
 from tests.lives.errands import ERRANDS, stay_in_safe_mode
 from tests.lives.folders import Folders
 from tests.lives.keepsakes import Keepsakes
 from tests.lives.one_file import OneFile
+from tests.lives.onlookers import Onlookers
 from tests.lives.pairs import Pair
 from tests.lives.restoring import Restore
 from tests.lives.rivals import Rivals
@@ -74,6 +76,9 @@ class Kind(enum.Enum):
     SIGNED = "signed"
     """As of the kinds `files` and `rivals`, where DataNodes serve only what a NameNode signed, with
     a key that is another one each second."""
+    WATCHED = "watched"
+    """As of the kinds `files` and `rivals`, while some watch all names, and clerks set quotas and
+    fill them."""
     SNAPSHOTS = "snapshots"
     """As of the kinds `files` and `one-file`, while somebody takes, reads and ends snapshots."""
 
@@ -92,6 +97,7 @@ _USERS: Final[dict[Kind, Callable[..., AnyUsers]]] = {
     Kind.RIVALS: Rivals,
     Kind.WHO_MAY: WhoMay,
     Kind.SIGNED: _files_or_rivals,
+    Kind.WATCHED: _files_or_rivals,
     Kind.SNAPSHOTS: _files_or_one,
 }
 
@@ -122,7 +128,8 @@ class Life(Trouble):
         super().__init__(seed, world, signed=self._signed)
         self.users = _USERS[kind](world, self.cluster, random.Random(world.rng.random()))
         self._admin = world.new_host()
-        may_restore = isinstance(self.users, Users | Rivals) and kind is not Kind.SNAPSHOTS
+        looked_at = kind in (Kind.SNAPSHOTS, Kind.WATCHED)
+        may_restore = isinstance(self.users, Users | Rivals) and not looked_at
         self._restores = may_restore and seed % RESTORE_EVERY == 0
         self.may_cut = not self._restores
         """Own files may be cut and joined: a backup that was taken before shows others."""
@@ -135,12 +142,16 @@ class Life(Trouble):
         with_seams = seed % SEAMS_EVERY == 0 and not isinstance(self.users, WhoMay)
         self._seams = Seams(self) if with_seams else None
         self._keepsakes = Keepsakes(self) if kind is Kind.SNAPSHOTS else None
+        self._onlookers = Onlookers(self) if kind is Kind.WATCHED else None
+        self._clerks = Clerks(self) if kind is Kind.WATCHED else None
 
     async def run(self) -> Outcome:
         """Live to the end."""
         self.cluster.namenodes.begin()
         self.users.start(writers=2, readers=2)
         watching = self.loop.create_task(self._watch())
+        if self._onlookers is not None:
+            self._onlookers.start()
         others = [self.loop.create_task(each) for each in self._others()]
         await self._trouble()
         for other in others:
@@ -151,6 +162,10 @@ class Life(Trouble):
             await self._seams.end()
         if self._keepsakes is not None:
             await self._keepsakes.end()
+        if self._clerks is not None:
+            await self._clerks.end()
+        if self._onlookers is not None:
+            await self._onlookers.end()
         await self._say_again()
         unfinished = await self._become_whole()
         watching.cancel()
@@ -184,6 +199,8 @@ class Life(Trouble):
             yield self._seams.run(TROUBLE_S)
         if self._keepsakes is not None:
             yield self._keepsakes.run(TROUBLE_S)
+        if self._clerks is not None:
+            yield self._clerks.run(TROUBLE_S)
         if self.seed % FOLDERS_EVERY == 1:
             yield Folders(self).run(TROUBLE_S)
         if self.seed % VOLUMES_EVERY == 2:

@@ -10,16 +10,18 @@ from typing import Any, Final
 from paxosblock.api.capability import BlockKey
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.reports import Timeline
+from paxosblock.api.watching import NameChange
 from paxosblock.client.session.lease_keeper import Fence
 from paxosblock.datanode.own_keys import OwnKeys
 from paxosblock.errors import FencedError
+from paxosblock.namenode.audiences import Audiences
 from paxosblock.namenode.blocks import block_reports, replicas
 from paxosblock.namenode.blocks.replicas import Judgement, Verdict
 from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
 from paxosblock.namenode.blocks.replication.needs import Need, StorageState, StorageView, assess
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
-from paxosblock.namenode.catalog import blocks, kept_blocks, keys, timelines
+from paxosblock.namenode.catalog import blocks, kept_blocks, keys, quotas, timelines
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.kv.interface import Versioned
@@ -194,6 +196,24 @@ def _shows_nothing() -> Changes:
     return ((kept_blocks.Shown, "by", lambda _shown, _block: None),)
 
 
+def _answers_behind_the_change() -> Changes:
+    """A change wakes watchers, and is not told to them."""
+    concern = Audiences.concern
+
+    def hasty(self: Audiences, change: NameChange) -> None:
+        known = len(self.due)
+        concern(self, change)
+        for audience in tuple(self.due)[known:]:
+            audience.after = change.revision
+
+    return ((Audiences, "concern", hasty),)
+
+
+def _moves_uncounted() -> Changes:
+    """A rename across quotas leaves the counts as they are."""
+    return ((quotas, "moved", lambda _draft, _before, after: after),)
+
+
 FAULTS: Final = {
     "one storage is believed after a restore": _believes_backups,
     "a fenced writer is obeyed": _fences_once,
@@ -209,6 +229,8 @@ FAULTS: Final = {
     "rights are no precondition": _rights_are_no_precondition,
     "a DataNode forgets keys": _forgets_keys,
     "a block goes that a snapshot shows": _shows_nothing,
+    "a watcher misses what wakes it": _answers_behind_the_change,
+    "a rename is not counted": _moves_uncounted,
 }
 """By name; each gives what to change."""
 

@@ -75,6 +75,8 @@ FOUND_BY = {
     "rights are no precondition": (Kind.WHO_MAY, (4,), "the tree changed as no user may "),
     "a DataNode forgets keys": (Kind.SIGNED, (1,), "a capability was refused: "),
     "a block goes that a snapshot shows": (Kind.SNAPSHOTS, (2,), "/.snapshot/"),
+    "a watcher misses what wakes it": (Kind.WATCHED, (2,), "a watcher "),
+    "a rename is not counted": (Kind.WATCHED, (2,), "a count finds other than "),
 }
 """The lives that find a planted fault soonest, and how its mistake begins."""
 pytestmark = pytest.mark.timeout(900)

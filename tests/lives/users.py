@@ -69,6 +69,21 @@ async def all_ended(world: World, running: list[asyncio.Task[None]], timeout_s: 
             world.mistake(f"a user failed: {task.exception()!r}")
 
 
+async def until_done(world: World, what: Callable[[], Awaitable[object]]) -> None:
+    """Do something in the quiet, again and again if it fails; it may be that nothing is there."""
+    end_s = world.loop.now + PATIENCE_S
+    while world.loop.now < end_s:
+        try:
+            await what()
+        except NotFoundError:
+            return
+        except PaxosBlockError:
+            await world.loop.pass_time(1.0)
+        else:
+            return
+    world.mistake(f"in the quiet cannot be done: {what}")
+
+
 Step = Callable[[AsyncClient, random.Random], Awaitable[None]]
 
 

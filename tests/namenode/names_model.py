@@ -9,6 +9,11 @@ from typing import Final, NamedTuple
 
 from paxosblock.api.watching import ChangeKind, NameChange
 from paxosblock.base.paths import is_below
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.draft import inode_of
+from paxosblock.namenode.catalog.records import FileInode
+from paxosblock.namenode.catalog.subtree_walk import walk
+from paxosblock.namenode.kv.interface import View
 
 
 class Known(NamedTuple):
@@ -22,6 +27,21 @@ class Known(NamedTuple):
 Names = dict[str, Known]
 
 _OF_BYTES: Final = (ChangeKind.OPENED, ChangeKind.CLOSED, ChangeKind.RESIZED)
+
+
+def names_in(view: View) -> Names:
+    """All names of a catalog but that of the root, by the walk that lists them."""
+    found: Names = {"/": Known(1, True, None)}
+    if not view.get(keys.inode(1)).exists:
+        return {}
+    for step in walk(view, "/"):
+        inode = inode_of(view, step.target.number)
+        assert inode is not None
+        is_file = isinstance(inode, FileInode)
+        size = inode.length if isinstance(inode, FileInode) and not inode.open else None
+        found[step.path] = Known(inode.number, not is_file, size)
+    del found["/"]
+    return found
 
 
 def below(names: Names, path: str) -> Names:

@@ -35,10 +35,7 @@ from paxosblock.errors import (
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import change_feed, instruments
 from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.catalog.draft import inode_of
 from paxosblock.namenode.catalog.permissions import ITSELF, Actor
-from paxosblock.namenode.catalog.records import FileInode
-from paxosblock.namenode.catalog.subtree_walk import walk
 from paxosblock.namenode.change_feed import ChangeFeed
 from paxosblock.namenode.kv import recent_entries
 from paxosblock.namenode.kv.interface import Committed, Conflict, Edit, Versioned, View
@@ -47,7 +44,7 @@ from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol.types import Durability, WriterId
 from tests.memory_table import MemoryMoment, MemoryTable, Snapshot
 from tests.namenode.memory_store import MemoryStore
-from tests.namenode.names_model import Known, Names, WatchedNames, below
+from tests.namenode.names_model import Names, WatchedNames, below, names_in
 from tests.namenode.scene import (
     BOB,
     NamedCatalog,
@@ -67,21 +64,6 @@ STEPS = 60
 async def transact(catalog: NamedCatalog, *operations: Operation) -> None:
     """Do all of them at one moment."""
     await catalog.transact(Transact(operations, 3, 1 << 20, Durability.DISK))
-
-
-def names_in(view: View) -> Names:
-    """All names of a catalog but the root's, by the walk that lists them."""
-    found: Names = {"/": Known(1, True, None)}
-    if not view.get(keys.inode(1)).exists:
-        return {}
-    for step in walk(view, "/"):
-        inode = inode_of(view, step.target.number)
-        assert inode is not None
-        is_file = isinstance(inode, FileInode)
-        size = inode.length if isinstance(inode, FileInode) and not inode.open else None
-        found[step.path] = Known(inode.number, not is_file, size)
-    del found["/"]
-    return found
 
 
 class NotedStore(MemoryStore):
