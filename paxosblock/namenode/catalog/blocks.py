@@ -233,7 +233,7 @@ def add(
     record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
     if request.ahead:
         return reserving.reserve(draft, inode, record)
-    before = quotas.space_now(draft, inode) if draft.has_counters else 0
+    before = quotas.charged(draft, inode)
     if reserving.drop(draft, inode):  # its replicas are deleted when they are reported
         inode = msgspec.structs.replace(inode, reserved=NO_BLOCK)
         draft.put_inode(inode)
@@ -338,7 +338,7 @@ def close(draft: Draft, wanted: CloseFile, now_ms: int) -> Closed:
         return Closed(inode)
     if not inode.open or inode.writer != writer:
         raise _not_held(inode, path, writer)
-    before = quotas.space_now(draft, inode) if draft.has_counters else 0
+    before = quotas.charged(draft, inode)
     if ends is not None:
         inode = reserving.attach_first(draft, inode, ends.block)
     ended = None if ends is None else finalize_by_writer(draft, ends)

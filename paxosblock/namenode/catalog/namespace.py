@@ -377,7 +377,7 @@ def set_replication(draft: Draft, request: SetReplication, context: Context) -> 
     if not isinstance(inode, FileInode):
         raise tree.is_directory(request.path)
     if inode.replication != request.replication:
-        before = quotas.space_now(draft, inode) if draft.has_counters else 0
+        before = quotas.charged(draft, inode)
         inode = msgspec.structs.replace(inode, replication=request.replication)
         draft.put_inode(inode)
         if draft.has_counters:

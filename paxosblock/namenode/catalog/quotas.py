@@ -106,6 +106,13 @@ def space_now(draft: Draft, file: FileInode) -> int:
     return charged * file.replication
 
 
+def charged(draft: Draft, file: FileInode) -> int:
+    """Return what a directory counts for a file that is about to be `resized`; 0 where none does,
+    as nothing need be read for that."""
+    counts = draft.has_counters and next(_counting(draft, file.parent), None) is not None
+    return space_now(draft, file) if counts else 0
+
+
 def _content(draft: Draft, inode: Inode) -> _Content:
     """Return what an inode counts for, with all that is below it.
 
@@ -172,9 +179,10 @@ def moved(draft: Draft, before: Inode, after: Inode) -> Inode:
 
 def resized(draft: Draft, before: int, file: FileInode, *, free: bool = False) -> None:
     """Count a file, for which `before` was charged, as it is now; `free`: whatever quotas say."""
-    if added := space(draft, file) - before:
+    above = tuple(_counting(draft, file.parent))
+    if above and (added := space(draft, file) - before):
         content = _Content(NOTHING, Amount(added))
-        for directory in _counting(draft, file.parent):
+        for directory in above:
             _add(draft, directory, content, free=free)
 
 

@@ -121,7 +121,7 @@ def install(draft: Draft, request: ReopenBlock, decided: Proposer) -> BlockEntry
 
     installed = blocks.change(draft, request.block, rule)
     if isinstance(installed, BlockEntry):
-        before = quotas.space_now(draft, inode) if draft.has_counters else 0
+        before = quotas.charged(draft, inode)
         inode = msgspec.structs.replace(inode, appended_from=installed.sequence)
         draft.put_inode(inode)
         if draft.has_counters:

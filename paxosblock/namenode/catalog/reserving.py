@@ -43,7 +43,7 @@ def reserve(draft: Draft, inode: FileInode, record: BlockRecord) -> BlockEntry:
     draft.put(keys.open_block(record.block), b"")
     if inode.reserved != record.block:
         assert inode.reserved == NO_BLOCK, "at most one block is made ahead"
-        before = quotas.space_now(draft, inode) if draft.has_counters else 0
+        before = quotas.charged(draft, inode)
         inode = msgspec.structs.replace(inode, reserved=record.block)
         draft.put_inode(inode)
         if draft.has_counters:
@@ -79,7 +79,7 @@ def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> 
         )
     assert last.record.finalized, "only the last block may be undecided"
     placed = replace(entry, sequence=last.sequence + 1)
-    room = quotas.space_now(draft, inode) if draft.has_counters else 0
+    room = quotas.charged(draft, inode)
     draft.replace_block(entry, placed)
     inode = _give_place(draft, inode, placed, before.end)
     draft.put_inode(inode)
