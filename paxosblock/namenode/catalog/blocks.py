@@ -248,8 +248,7 @@ def add(
     draft.get(place)
     draft.put(place, encode(Place(block, last.end if last else 0)))
     draft.add_block(entry)
-    if draft.has_counters:
-        quotas.resized(draft, before, inode)
+    quotas.resized(draft, before, inode)
     return entry
 
 
@@ -367,8 +366,7 @@ def close(draft: Draft, wanted: CloseFile, now_ms: int) -> Closed:
     )
     draft.put_inode(closed)
     draft.delete(keys.open_file(number))
-    if draft.has_counters:
-        quotas.resized(draft, before, closed, free=True)
+    quotas.resized(draft, before, closed, free=True)
     return Closed(closed, dropped, given_up)
 
 

@@ -380,8 +380,7 @@ def set_replication(draft: Draft, request: SetReplication, context: Context) -> 
         before = quotas.charged(draft, inode)
         inode = msgspec.structs.replace(inode, replication=request.replication)
         draft.put_inode(inode)
-        if draft.has_counters:
-            quotas.resized(draft, before, inode)
+        quotas.resized(draft, before, inode)
     return tree.status(draft, request.path, inode)
 
 

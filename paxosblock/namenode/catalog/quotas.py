@@ -106,11 +106,11 @@ def space_now(draft: Draft, file: FileInode) -> int:
     return charged * file.replication
 
 
-def charged(draft: Draft, file: FileInode) -> int:
-    """Return what a directory counts for a file that is about to be `resized`; 0 where none does,
-    as nothing need be read for that."""
+def charged(draft: Draft, file: FileInode) -> int | None:
+    """Return what directories count for a file that is about to be `resized`; None if none does:
+    then nothing more is read."""
     counts = draft.has_counters and next(_counting(draft, file.parent), None) is not None
-    return space_now(draft, file) if counts else 0
+    return space_now(draft, file) if counts else None
 
 
 def _content(draft: Draft, inode: Inode) -> _Content:
@@ -177,12 +177,11 @@ def moved(draft: Draft, before: Inode, after: Inode) -> Inode:
     return after
 
 
-def resized(draft: Draft, before: int, file: FileInode, *, free: bool = False) -> None:
+def resized(draft: Draft, before: int | None, file: FileInode, *, free: bool = False) -> None:
     """Count a file, for which `before` was charged, as it is now; `free`: whatever quotas say."""
-    above = tuple(_counting(draft, file.parent))
-    if above and (added := space(draft, file) - before):
+    if before is not None and (added := space(draft, file) - before):
         content = _Content(NOTHING, Amount(added))
-        for directory in above:
+        for directory in _counting(draft, file.parent):
             _add(draft, directory, content, free=free)
 
 

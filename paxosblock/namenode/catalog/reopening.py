@@ -124,6 +124,5 @@ def install(draft: Draft, request: ReopenBlock, decided: Proposer) -> BlockEntry
         before = quotas.charged(draft, inode)
         inode = msgspec.structs.replace(inode, appended_from=installed.sequence)
         draft.put_inode(inode)
-        if draft.has_counters:
-            quotas.resized(draft, before, inode)
+        quotas.resized(draft, before, inode)
     return installed

@@ -46,8 +46,7 @@ def reserve(draft: Draft, inode: FileInode, record: BlockRecord) -> BlockEntry:
         before = quotas.charged(draft, inode)
         inode = msgspec.structs.replace(inode, reserved=record.block)
         draft.put_inode(inode)
-        if draft.has_counters:
-            quotas.resized(draft, before, inode)
+        quotas.resized(draft, before, inode)
     return entry
 
 
@@ -83,8 +82,7 @@ def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> 
     draft.replace_block(entry, placed)
     inode = _give_place(draft, inode, placed, before.end)
     draft.put_inode(inode)
-    if draft.has_counters:
-        quotas.resized(draft, room, inode, free=True)
+    quotas.resized(draft, room, inode, free=True)
 
 
 def attach_first(draft: Draft, inode: FileInode, block: BlockId) -> FileInode:
