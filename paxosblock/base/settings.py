@@ -30,12 +30,14 @@ SURELY_MEANT: Final = 0.8
 
 
 def did_you_mean(name: str, known: Iterable[str], **meant: str) -> str:
-    """Return the end of an error line about an unknown name: the nearest known name, or what a key
-    of `meant` that is much nearer stands for; "" if none is near.
+    """Return the end of an error line about an unknown name: the known name that has its letters,
+    the nearest one, or what a key of `meant` that is much nearer stands for; "" if none is near.
     """
     by_lower = {each.lower(): each for each in known}
     others = {each.lower(): stands_for for each, stands_for in meant.items()}
     nearest = get_close_matches(name.lower(), others, n=1, cutoff=SURELY_MEANT)
+    letters = sorted(name.lower())
+    nearest = nearest or [each for each in by_lower if sorted(each) == letters]
     nearest = nearest or get_close_matches(name.lower(), by_lower, n=1)
     return f"; did you mean {(others | by_lower)[nearest[0]]!r}?" if nearest else ""
 

@@ -33,7 +33,7 @@ from paxosblock.errors import PermissionDeniedError
 HUMAN: Final = click.option("-h", "human", is_flag=True, help="Show sizes as 1.5 K, 256 M.")
 HEADER: Final = click.option("-v", "header", is_flag=True, help="Show a line with the columns.")
 _NO_SNAPSHOTS: Final = click.option(
-    "-x", "_without_snapshots", is_flag=True, help="Accepted: there are no snapshots to leave out."
+    "-x", "_without_snapshots", is_flag=True, help="Accepted: snapshots are never counted."
 )
 
 

@@ -125,6 +125,7 @@ def test_no_command_shows_the_help_as_wrong_usage(paxosblock: Paxosblock) -> Non
     [
         (("nonsense",), "paxosblock: No such command 'nonsense'. Try 'paxosblock --help'.\n"),
         (("foo",), "paxosblock: No such command 'foo'. Try 'paxosblock --help'.\n"),
+        (("fs", "tset"), "fs: No such command 'tset'; did you mean 'test'? Try 'paxosblock fs --h"),
         (("fs", "lss"), "fs: No such command 'lss'; did you mean 'ls'? Try 'paxosblock fs --h"),
         (("fs", "-lss"), "fs: No such command 'lss'; did you mean 'ls'?"),
         (("fs", "-lsr", "/"), "fs: No such command 'lsr'; did you mean 'ls -R'?"),
