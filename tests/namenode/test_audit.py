@@ -83,6 +83,7 @@ SHOWS = {
     "list_subtree",
     "settings",
     "list_snapshots",
+    "diff_snapshots",
     "list_tokens",
     "stat",
     "sum_subtree",
