@@ -261,6 +261,10 @@ class NameNodeConfig(NodeConfig):
     votes_kept_s: Seconds = 3 * 86400.0
     """Seconds for which the votes that a recovery or an append was decided by are kept in the
     catalog, for `explain` and the page of a block; those of the last 10,000 decisions at most."""
+    history_s: SecondsOrZero = 0.0
+    """Seconds of history that are kept: the whole catalog can be read as it was at any time in
+    them, and what was removed comes back by `fs undelete`. What is deleted keeps its room as long.
+    0: none is kept."""
     safe_mode_threshold: Share = 0.999
     """Share of the finalized blocks, from 0 to 1, that DataNodes must have reported after a start
     or a fail-over before replicas are copied or taken away."""

@@ -8,9 +8,13 @@ from typing import Final
 import msgspec
 
 from paxosblock.api.methods import Method, Once
+from paxosblock.api.namenode import FileStatus
 from paxosblock.api.subtree import NO_MOMENT
 
 SNAPSHOT_DIRECTORY: Final = ".snapshot"
+REVISION: Final = "@"
+"""The character before a revision of the catalog, in the window of history, in paths below
+`/.snapshot`; with a `t` it is a time, in seconds since the epoch."""
 
 
 def is_in_snapshot(path: str) -> bool:
@@ -104,8 +108,16 @@ class SnapshotDifferences(msgspec.Struct, frozen=True):
     gone: bool = False
 
 
+class Undelete(msgspec.Struct, frozen=True):
+    """Bring back what was removed last under `path`, with all that was below it."""
+
+    path: str
+    once: Once | None = None
+
+
 CREATE_SNAPSHOT = Method("create_snapshot", CreateSnapshot, SnapshotStatus)
 DELETE_SNAPSHOT = Method("delete_snapshot", DeleteSnapshot, SnapshotStatus)
 RENAME_SNAPSHOT = Method("rename_snapshot", RenameSnapshot, SnapshotStatus)
 LIST_SNAPSHOTS = Method("list_snapshots", ListSnapshots, SnapshotList, any_namenode=True)
 DIFF_SNAPSHOTS = Method("diff_snapshots", DiffSnapshots, SnapshotDifferences)
+UNDELETE = Method("undelete", Undelete, FileStatus)

@@ -25,6 +25,8 @@ from paxosblock.base.replacement import OnFailure, Replacement, WriteOptions
 from paxosblock.base.units import KIB, MIB
 from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import (
+    AT,
+    as_of,
     for_each_path,
     list_all,
     matching,
@@ -554,9 +556,10 @@ def _merged(local: str) -> Iterator[BinaryIO]:
 
 
 @click.command(cls=Verb)
+@AT
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
-def cat(invocation: Invocation, paths: tuple[str, ...]) -> None:
+def cat(invocation: Invocation, *, at: str, paths: tuple[str, ...]) -> None:
     """Write files to standard output, one after the other.
 
     \b
@@ -571,7 +574,7 @@ def cat(invocation: Invocation, paths: tuple[str, ...]) -> None:
             with invocation.client.open(path) as file:
                 _copy_decided(file, out)
 
-        for_each_path(invocation, paths, copy)
+        for_each_path(invocation, as_of(invocation, at, paths), copy)
 
 
 @click.command(cls=Verb)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import stat as unix
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 import msgspec
@@ -26,12 +27,14 @@ from paxosblock.api.namenode import (
     PathRequest,
     RenamePath,
 )
+from paxosblock.api.snapshot_calls import REVISION, SNAPSHOT_DIRECTORY
+from paxosblock.base.units import parse_duration
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
 from paxosblock.client.names.glob_pattern import is_pattern
 from paxosblock.client.names.walk import base_name, glob, join, pages, walk
-from paxosblock.errors import NotFoundError
+from paxosblock.errors import ConfigError, NotFoundError
 
 
 def status_of(invocation: Invocation, path: str) -> FileStatus:
@@ -72,6 +75,42 @@ def matching(invocation: Invocation, written: str) -> list[str]:
         return [status_of(invocation, path).path]
 
     return [entry.path for entry in each_through(glob(_Names(invocation), path))] or [path]
+
+
+AT: Final = click.option(
+    "--at",
+    metavar="TIME",
+    default="",
+    help="As it was then, where a history is kept: so long ago, as 2h, or 2026-03-01T12:00.",
+)
+
+
+def as_of(invocation: Invocation, at: str, written: Sequence[str]) -> tuple[str, ...]:
+    """Return paths at which what was there at a time is read; `at` "": as it is.
+
+    Raises:
+        NotFoundError: no history is kept, or it begins later.
+        UserError: the time is none, or has not come yet.
+    """
+    if not at:
+        return tuple(written)
+    name = f"/{SNAPSHOT_DIRECTORY}/{REVISION}t{_seconds_of(at):.3f}"
+    stem = status_of(invocation, name).path
+    return tuple(f"{stem}{path if path != '/' else ''}" for path in map(invocation.path, written))
+
+
+def _seconds_of(at: str) -> float:
+    now_s = time.time()
+    try:
+        at_s = now_s - parse_duration(at)
+    except ConfigError:
+        try:
+            at_s = datetime.fromisoformat(at).timestamp()
+        except ValueError:
+            raise UserError(at, "is no time: write it as 2h, or as 2026-03-01T12:00") from None
+    if at_s > now_s:
+        raise UserError(at, "is in the future")
+    return at_s
 
 
 def the_one(invocation: Invocation, written: str) -> str:
@@ -119,6 +158,7 @@ def for_each_path(
 @click.option("-t", "by_time", is_flag=True, help="Newest first.")
 @click.option("-S", "by_size", is_flag=True, help="Largest first.")
 @click.option("-r", "reverse", is_flag=True, help="Reverse the order.")
+@AT
 @click.argument("paths", nargs=-1)
 @click.pass_obj
 def ls(
@@ -131,6 +171,7 @@ def ls(
     by_time: bool,
     by_size: bool,
     reverse: bool,
+    at: str,
     paths: tuple[str, ...],
 ) -> None:
     """List a directory (default: /), or show a file.
@@ -161,7 +202,7 @@ def ls(
             invocation.say(f"Found {len(entries)} items")
         return _print_entries(invocation, entries, human, only_paths)
 
-    for_each_path(invocation, paths or ("/",), show)
+    for_each_path(invocation, as_of(invocation, at, paths or ("/",)), show)
 
 
 def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[float, str]]:

@@ -14,6 +14,7 @@ from paxosblock.api.snapshot_calls import (
     LIST_SNAPSHOTS,
     RENAME_SNAPSHOT,
     SNAPSHOT_DIRECTORY,
+    UNDELETE,
     CreateSnapshot,
     DeleteSnapshot,
     Difference,
@@ -21,6 +22,7 @@ from paxosblock.api.snapshot_calls import (
     ListSnapshots,
     RenameSnapshot,
     SnapshotDifferences,
+    Undelete,
 )
 from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
@@ -94,6 +96,28 @@ def show(invocation: Invocation, *, path: str) -> None:
     for each in invocation.call(LIST_SNAPSHOTS, request).snapshots:
         when = datetime.fromtimestamp(each.created_s).strftime("%Y-%m-%d %H:%M")
         invocation.say(f"{when} {each.owner} {each.path}", each)
+
+
+@click.command(cls=Verb)
+@click.argument("paths", nargs=-1, required=True)
+@click.pass_obj
+def undelete(invocation: Invocation, paths: tuple[str, ...]) -> None:
+    """Bring back what was removed, with all that was below it.
+
+    \b
+      $ paxosblock fs undelete /data/table
+      Undeleted /data/table
+
+    It needs a history: the setting `history` of the NameNodes. What was removed last under this
+    name comes back in one step, however much it is, and nothing is copied. A name that is taken, or
+    was renamed, is refused, and nothing is changed.
+    """
+
+    def bring_back(path: str) -> None:
+        status = invocation.call_once(UNDELETE, Undelete(path))
+        invocation.say(f"Undeleted {status.path}", status)
+
+    invocation.for_each([invocation.path(each) for each in paths], bring_back)
 
 
 _LETTERS: Final = {

@@ -168,6 +168,7 @@ DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
             _in_snapshots(request.path, request.new_name),
         ),
     ),
+    snapshot_calls.UNDELETE.name: _of_path("undelete"),
     care.SET_REPLICATION.name: _of_path("setReplication"),
     ownership.SET_PERMISSION.name: _of_path("setPermission"),
     ownership.SET_OWNER.name: _of_path("setOwner"),

@@ -50,6 +50,7 @@ from paxosblock.api.snapshot_calls import (
     LIST_SNAPSHOTS,
     RENAME_SNAPSHOT,
     SNAPSHOT_DIRECTORY,
+    UNDELETE,
 )
 from paxosblock.api.subtree import LIST_KEYS, LIST_SUBTREE, SUM_SUBTREE
 from paxosblock.api.transaction import Operation
@@ -65,6 +66,7 @@ from paxosblock.namenode import audit, checks, handlers, operators, people, subt
 from paxosblock.namenode.audit import AUDIT_LOG
 from paxosblock.namenode.catalog import (
     attributes,
+    history_window,
     keys,
     namespace,
     owners,
@@ -532,6 +534,11 @@ CALLS: Final = (
         log=lambda request, made: facts(path=made.path, before=request.name),
     ),
     shown(LIST_SNAPSHOTS, snapshots.show_all),
+    decided(
+        UNDELETE,
+        in_one(history_window.undelete),
+        log=lambda request, _: facts(path=request.path),
+    ),
     handled(DIFF_SNAPSHOTS, subtrees.diff_snapshots, right=TokenRight.READ),
     handled(
         api.TRANSACT,

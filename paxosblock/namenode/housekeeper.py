@@ -33,6 +33,8 @@ FORGET_AFTER_S = 60.0
 clock, which may jump, or be another machine's after a fail-over: a client that still repeats its
 request must find the answer."""
 
+HISTORY_PAUSE_S: Final = 1.0
+"""Pause between two looks at the window of history: how exactly it knows a time."""
 VOTES_S: Final = 3600.0
 """Pause between two looks at how old the kept votes are; their number is looked at all the time."""
 
@@ -55,6 +57,7 @@ class Housekeeper:
         background: Background,
         clock_s: Callable[[], float],
         votes_kept_s: float,
+        history_s: float,
     ) -> None:
         """Use these parts of the node; `clock_s` is the clock of its leases and DataNodes."""
         self._catalog = catalog
@@ -72,6 +75,7 @@ class Housekeeper:
         """
         self._over_since: dict[bytes, float] = {}
         self._votes_kept_s, self._votes_due_s = votes_kept_s, 0.0
+        self._history_s = history_s
         self._lanes = asyncio.Semaphore(EXPIRIES_AT_ONCE)
 
     def start(self, interval_s: float) -> None:
@@ -83,6 +87,7 @@ class Housekeeper:
             ("leases", self.check_leases, interval_s),
             ("deadlines", self.check_deadlines, interval_s),
             ("sweep", self.sweep, 0),
+            ("history", self.keep_history, HISTORY_PAUSE_S),
         )
         for name, work, pause_s in loops:
             self._background.repeat(name, work, pause_s)
@@ -148,6 +153,11 @@ class Housekeeper:
         now_s = self._clock_s()
         since_s = self._over_since[deadline] = before.get(deadline, now_s)
         return now_s - since_s < FORGET_AFTER_S
+
+    async def keep_history(self) -> None:
+        """Note the time, and let the window of history move on."""
+        if await self._catalog.keep_history(round(self._history_s * 1000)):
+            self.garbage_waits()
 
     async def sweep(self) -> None:
         """Wait for garbage and sweep all of it, one edit after the other."""

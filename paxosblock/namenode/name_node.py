@@ -429,6 +429,7 @@ class NameNode:
             background=self.background,
             clock_s=self.clock_s,
             votes_kept_s=self.config.votes_kept_s,
+            history_s=self.config.history_s,
         )
 
 

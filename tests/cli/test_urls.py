@@ -80,7 +80,11 @@ OTHERS: dict[str, Words] = {
     "spark compact": lambda url, local: ("spark", "compact", f"{url}/a"),
 }
 UNTIL_STOPPED: dict[str, Words] = {"watch": lambda url, local: ("fs", "watch", url)}
-ALL = VERBS | OTHERS | UNTIL_STOPPED
+OF_HISTORY: dict[str, Words] = {
+    "undelete": lambda url, local: ("fs", "undelete", f"{url}-gone"),
+}
+"""Commands of a cluster that keeps a history: tests/client/test_history.py has one."""
+ALL = VERBS | OTHERS | UNTIL_STOPPED | OF_HISTORY
 WITHOUT_PATHS = {
     "admin backup",
     "admin decommission",

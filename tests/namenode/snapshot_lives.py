@@ -17,6 +17,7 @@ from paxosblock.api.namenode import (
     AppendFile,
     CloseFile,
     DeletePath,
+    FileStatus,
     MakeDirectories,
     RenamePath,
     Transact,
@@ -26,10 +27,18 @@ from paxosblock.api.snapshot_calls import (
     DeleteSnapshot,
     RenameSnapshot,
     SnapshotStatus,
+    Undelete,
 )
 from paxosblock.api.transaction import Concat, Operation, Truncate
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
-from paxosblock.namenode.catalog import keys, snapshot_changes, snapshots, tree
+from paxosblock.namenode.catalog import (
+    history_window,
+    kept_blocks,
+    keys,
+    snapshot_changes,
+    snapshots,
+    tree,
+)
 from paxosblock.namenode.catalog.draft import Reads, in_one, inode_of
 from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.permissions import ITSELF
@@ -54,6 +63,8 @@ from tests.namenode.scene import (
 
 DIRECTORIES = ("/a", "/b", "/a/c", "/b/c", "/a/c/d")
 NAMES = ("x", "y", "z")
+WINDOW_MS = 15_000
+"""Each step takes a second."""
 SNAPSHOT_NAMES = ("s1", "s2", "s3")
 
 
@@ -68,6 +79,16 @@ class File:
 
 Copy = dict[str, File | None]
 """All that is below a directory, by the path from there on; None is a directory."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A name that went: by a deletion, or because what it named went elsewhere; with all below."""
+
+    deleted: bool
+    revision: int
+    files: Copy
+    numbers: dict[str, int]
 
 
 class LoggedStore(MemoryStore):
@@ -103,9 +124,15 @@ class Life:
         self.writers = (WriterId(f"w{n}") for n in count())
         self.events: list[str] = []
         self.done: set[str] = set()
+        self.window = seed % 3 == 1
+        self.now_ms = 1_000_000
+        self.copies: dict[int, Copy] = {}
+        """With a window: the whole tree after each step, by the revision of the catalog."""
+        self.removed: dict[tuple[int, str], Removed] = {}
 
     async def begin(self) -> None:
         self.catalog: NamedCatalog = await new_catalog(self.store)
+        self.catalog._clock_ms = lambda: self.now_ms
         for path in DIRECTORIES:
             await self._mkdir(path)
 
@@ -126,11 +153,32 @@ class Life:
             self.restart,
             self.leave_open,
             self.close,
+            *(self.undelete,) * 3,
         )
         kind = self.random.choice(kinds)
+        self.now_ms += 1000
         if await kind():
             self.done.add(kind.__name__)
+            self._note_copy()
             self.check()
+        if self.window and await self.catalog.keep_history(WINDOW_MS):
+            self._note_copy()
+
+    def _note_copy(self) -> None:
+        self.copies[self.store.view().revision] = {
+            path.removeprefix("/"): found
+            and File(list(found.chunks), list(found.blocks), found.open)
+            for path, found in self.tree.items()
+            if path != "/"
+        }
+
+    def _shown_copies(self) -> dict[int, Copy]:
+        """Return the copies that the window shows, by revision."""
+        horizon = kept_blocks.window(self.store.view())
+        if horizon is None:
+            return {}
+        first = max((each for each in self.copies if each <= horizon), default=0)
+        return {max(horizon, each): self.copies[each] for each in self.copies if each >= first}
 
     async def write(self) -> bool:
         path = self._some_name()
@@ -213,6 +261,8 @@ class Life:
             return False
         target, source = self.random.sample(files, 2)
         await self._transact([Concat(target, (source,))])
+        # Where nothing went to another file, the name comes back.
+        self._note_removed(source, deleted=not self._file(source).blocks)
         self._file(target).chunks += self._file(source).chunks
         self._file(target).blocks += self._file(source).blocks
         self._remove(source)
@@ -232,6 +282,7 @@ class Life:
         except PaxosBlockError:
             return False
         if source != target:
+            self._note_removed(source, deleted=False)
             if target in self.tree:
                 self.done.add("rename over")
                 self._remove(target)
@@ -254,10 +305,56 @@ class Life:
             self.done.add("delete of what has snapshots")
             return True
         assert not refused, f"{path} was deleted, and has snapshots"
+        self._note_removed(path, deleted=True)
         for each in below:
             self._remove(each)
         self.events.append(f"delete {path}")
         return True
+
+    async def undelete(self) -> bool:
+        """Bring back something that was removed, or see that it is refused."""
+        if not self.removed:
+            return False
+        (above, name), removed = self.random.choice(sorted(self.removed.items(), key=str))
+        parent = next((each for each, found in self.numbers.items() if found == above), None)
+        if parent is None:
+            return False
+        path = f"{parent.rstrip('/')}/{name}"
+        horizon = kept_blocks.window(self.store.view())
+        top = removed.files.get("")
+        possible = (
+            path not in self.tree
+            and removed.deleted
+            and horizon is not None
+            and removed.revision > horizon
+            and not (isinstance(top, File) and top.open)
+        )
+        try:
+            await self.catalog.decide(FileStatus, in_one(history_window.undelete), Undelete(path))
+        except PaxosBlockError:
+            assert not possible, f"{path} did not come back"
+            self.done.add("undelete that is refused")
+            return True
+        assert possible, f"{path} came back"
+        for below, file in removed.files.items():
+            self.tree[path + below], self.numbers[path + below] = file, removed.numbers[below]
+        del self.removed[above, name]
+        self.done.add("undelete")
+        self.events.append(f"undelete {path}")
+        return True
+
+    def _note_removed(self, path: str, *, deleted: bool) -> None:
+        """Note that the entry at a path was removed by the last entry of the log."""
+        if path not in self.tree:
+            return
+        parent, _, name = path.rpartition("/")
+        below = [each for each in self.tree if self._is_in(each, path)]
+        self.removed[self.numbers[parent or "/"], name] = Removed(
+            deleted,
+            self.store.view().revision,
+            {each.removeprefix(path): self.tree[each] for each in below},
+            {each.removeprefix(path): self.numbers[each] for each in below},
+        )
 
     async def take(self) -> bool:
         path = self.random.choice([each for each, found in self.tree.items() if found is None])
@@ -316,6 +413,9 @@ class Life:
             self._swept(swept)
         self.events.append("sweep")
         wanted = {block for file in self._all_files() for block in file.blocks}
+        view = self.store.view()
+        if view.get(keys.HISTORY).exists:
+            assert not view.get(keys.ended_snapshot(kept_blocks.OF_WINDOW)).exists
         stays = self._records() - wanted
         assert not stays, f"blocks {stays} stay that nothing shows"
 
@@ -357,9 +457,14 @@ class Life:
             if self.random.random() < 0.5:
                 await self.sweep_all()
                 self.check()
+        if self.window:
+            await self.sweep_all()
+            self.check()
+            self.events.append("end the window")
+            await self.catalog.keep_history(0)
         await self.sweep_all()
         self.check()
-        left = [key for key, _ in self.store.machine if key[:1] in b"IFGWEHSg"]
+        left = [key for key, _ in self.store.machine if key[:1] in b"IFGWEHSgRTX"]
         assert not left, f"left of snapshots that ended: {left}"
 
     # -- checks -----------------------------------------------------------------------------------
@@ -377,6 +482,13 @@ class Life:
             shown = dict(self._shown(past, directory, ""))
             wanted = {path: found and found.chunks for path, found in copy.items()}
             assert shown == wanted, f"snapshot {name} of {directory}: {shown}, not {wanted}"
+
+        copies = self._shown_copies()
+        for revision in self.random.sample(sorted(copies), min(4, len(copies))):
+            reads = snapshots.at(view, f"/.snapshot/@{revision}", ITSELF)
+            there = {path.removeprefix("/"): found for path, found in self._shown(reads, 1, "")}
+            wanted = {path: found and found.chunks for path, found in copies[revision].items()}
+            assert there == wanted, f"revision {revision}: {there}, not {wanted}"
 
     def follows(self, begin: ReplicatedMachine, entries: list[Edit]) -> None:
         """Another member that got a checkpoint and the entries behind it has the same map."""
@@ -424,7 +536,7 @@ class Life:
         }
 
     def _all_files(self) -> Iterator[File]:
-        for copy in (self.tree, *self.taken.values()):
+        for copy in (self.tree, *self.taken.values(), *self._shown_copies().values()):
             yield from (file for file in copy.values() if file is not None)
 
     # -- parts of steps ---------------------------------------------------------------------------

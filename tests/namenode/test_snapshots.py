@@ -24,6 +24,17 @@ class EditOfBefore(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     deletes: tuple[bytes, ...] = ()
 
 
+async def test_without_a_history_nothing_is_written_for_it() -> None:
+    scene = await new_scene("s1")
+    before = len(scene.store.payloads)
+    await scene.node.housekeeper.keep_history()
+    assert len(scene.store.payloads) == before
+    assert await scene.node.catalog.keep_history(60_000)
+    assert len(scene.store.payloads) == before + 1
+    assert not await scene.node.catalog.keep_history(60_000), "nothing has changed since"
+    await scene.close()
+
+
 async def test_a_namenode_from_before_snapshots_stops_at_the_first_one() -> None:
     """It would keep nothing of what later entries replace."""
     scene = await new_scene("s1")

@@ -829,6 +829,36 @@ class Client(ClientBase):
         """
         return self._run(self._async.snapshot_diff, path, before, later)
 
+    # -- history --------------------------------------------------------------------------------
+
+    def as_of(self, at_s: float) -> str:
+        """Return the path below which the whole cluster is read as it was at a time, where the
+        NameNodes keep a history: `fs.open(fs.as_of(t) + "/table/part-0")`. It names a revision, so
+        all that is read there is of one moment.
+
+        Args:
+            at_s: seconds since the epoch; what was changed in the second before may be in it.
+
+        Raises:
+            NotFoundError: no history is kept, or it begins later.
+            InvalidRequestError: the time has not come yet.
+        """
+        return self._run(self._async.as_of, at_s)
+
+    def undelete(self, path: AnyPath) -> FileStatus:
+        """Bring back what was removed last under a path, with all that was below it, where the
+        NameNodes keep a history. Nothing is copied, however much it is.
+
+        Raises:
+            NotFoundError: nothing of this name was removed in the history that is kept, or the
+                directory above is not there.
+            ExistsError: something is there.
+            InvalidRequestError: no history is kept; or it was renamed, its blocks are in another
+                file, it was being written, or a quota would have to count it first.
+            PermissionDeniedError: it was another user's, or the directory above is not writable.
+        """
+        return self._run(self._async.undelete, path)
+
 
 class BlockVerbs(Mirror[AsyncBlockVerbs]):
     """Blocks without files: `AddBlock`, `FinalizeBlock` and `GetBlock` of the seed, at `fs.blocks`.

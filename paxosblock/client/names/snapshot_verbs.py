@@ -1,20 +1,23 @@
-"""The calls of a client about snapshots of directories."""
+"""The calls of a client about snapshots of directories, and about the window of history."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from paxosblock.api import snapshot_calls as calls
+from paxosblock.api.namenode import STAT, FileStatus, PathRequest
 from paxosblock.api.snapshot_calls import SnapshotDifference, SnapshotStatus
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.client.names.below import snapshot_diff
+from paxosblock.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from paxosblock.client.session.shared_session import SharedSession
 
 
 class AsyncSnapshots:
-    """The part of an `AsyncClient` that is about snapshots."""
+    """The part of an `AsyncClient` that is about the past."""
 
     _session: SharedSession
 
@@ -60,3 +63,37 @@ class AsyncSnapshots:
             return await namenodes.call(calls.DIFF_SNAPSHOTS, request)
 
         return await snapshot_diff(ask, text_of(path), before, later)
+
+    # -- history --------------------------------------------------------------------------------
+
+    async def as_of(self, at_s: float) -> str:
+        """Return the path below which the whole cluster is read as it was at a time, where the
+        NameNodes keep a history: `fs.open(fs.as_of(t) + "/table/part-0")`. It names a revision, so
+        all that is read there is of one moment.
+
+        Args:
+            at_s: seconds since the epoch; what was changed in the second before may be in it.
+
+        Raises:
+            NotFoundError: no history is kept, or it begins later.
+            InvalidRequestError: the time has not come yet.
+        """
+        if at_s > time.time():
+            raise InvalidRequestError("a time in the future cannot be read")
+        path = f"/{calls.SNAPSHOT_DIRECTORY}/{calls.REVISION}t{at_s:.3f}"
+        return (await self._session.namenodes.call(STAT, PathRequest(path))).path
+
+    async def undelete(self, path: AnyPath) -> FileStatus:
+        """Bring back what was removed last under a path, with all that was below it, where the
+        NameNodes keep a history. Nothing is copied, however much it is.
+
+        Raises:
+            NotFoundError: nothing of this name was removed in the history that is kept, or the
+                directory above is not there.
+            ExistsError: something is there.
+            InvalidRequestError: no history is kept; or it was renamed, its blocks are in another
+                file, it was being written, or a quota would have to count it first.
+            PermissionDeniedError: it was another user's, or the directory above is not writable.
+        """
+        request = calls.Undelete(text_of(path))
+        return await self._session.namenodes.call_once(calls.UNDELETE, request)

@@ -46,6 +46,7 @@ from paxosblock.namenode.catalog import (
     blocks,
     deadlines,
     garbage,
+    history_window,
     kept_blocks,
     kept_votes,
     keys,
@@ -564,6 +565,15 @@ class Catalog:
     async def sweep(self) -> garbage.Swept | None:
         """Remove a step's worth of what was unlinked (`garbage.sweep`); None: nothing is left."""
         return await self._change(garbage.sweep)
+
+    async def keep_history(self, window_ms: int) -> bool:
+        """Do what is due for the window of history; True if something was. It is seen by what is
+        applied here, so that without a window no other NameNode is asked, and nothing written."""
+        view, now_ms = self._store.view(), self._clock_ms()
+        if not history_window.is_due(view, window_ms, now_ms, view.revision):
+            return False
+        await self._change(partial(history_window.keep, window_ms=window_ms, now_ms=now_ms))
+        return True
 
     async def due(self, after: bytes = b"", limit: int = 100) -> tuple[bytes, ...]:
         """Return the deadlines that are over and come after the key `after`, oldest first."""

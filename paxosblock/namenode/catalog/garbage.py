@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from paxosblock.namenode.catalog import kept_blocks, keys, reserving, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
-from paxosblock.namenode.catalog.kept_blocks import Shown
+from paxosblock.namenode.catalog.kept_blocks import HeldRevision, HeldUntil, Shown
 from paxosblock.namenode.catalog.namespace import discard
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
@@ -22,6 +22,7 @@ from paxosblock.namenode.catalog.records import (
     decode_entry,
     decode_inode,
     decode_place,
+    encode,
 )
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord
@@ -63,7 +64,11 @@ def sweep(draft: Draft) -> Swept | None:
             break
         inode = decode_inode(draft.get(keys.garbage(number)).value)
         if isinstance(inode, DirectoryInode):
-            _sweep_directory(draft, number)
+            if until := shown.until(number):
+                draft.delete(keys.garbage(number))
+                draft.put(keys.waiting_until(until, number), encode(inode))
+            else:
+                _sweep_directory(draft, number)
         else:
             swept = _sweep_file(draft, inode, shown)
             removed += swept.removed
@@ -107,7 +112,7 @@ def _sweep_file(draft: Draft, inode: FileInode, shown: Shown) -> Swept:
                 kept_blocks.forget(draft, block)
         else:
             stays = True
-            draft.put(keys.waiting(by.number, number), b"")
+            draft.put(_waiting(by, number), b"")
             if entry.record.reopening:  # K9, as no writer comes for it any more
                 record = finalize.give_up_append(entry.record)
                 assert isinstance(record, BlockRecord), "K9 is refused by no finalized record"
@@ -120,6 +125,13 @@ def _sweep_file(draft: Draft, inode: FileInode, shown: Shown) -> Swept:
     if stays:
         kept_blocks.put_kept(draft, inode, start)
     return Swept(tuple(removed), tuple(unended))
+
+
+def _waiting(by: HeldRevision | HeldUntil, number: int) -> bytes:
+    """Return the key that lets an unlinked file wait for the end of what shows it."""
+    if isinstance(by, HeldUntil):
+        return keys.waiting_until(by.entry, number)
+    return keys.waiting(by.number, number)
 
 
 def _end_file(draft: Draft, number: int, kept: KeptFile | None) -> None:

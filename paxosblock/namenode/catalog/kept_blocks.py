@@ -1,4 +1,4 @@
-"""Blocks that stay because a snapshot shows them, and what goes once the snapshot has ended.
+"""Blocks that stay because the past shows them, and what goes once that part of it has ended.
 
 A snapshot shows a block if, at the revision that it holds, a place of a file named the block, and
 the way up from that file, by the parents as they were then, leads to its directory. A block comes
@@ -10,6 +10,10 @@ is written by the edit in which the block leaves, and goes with the before-image
 Every decision that may take away a block, or cut it, or move it, asks here, and so expects that no
 snapshot is made or ended before it is applied. What is asked for is in the state that the draft
 stands on: the draft's own changes come after all revisions that are held.
+
+The window of history shows all that was below the root at a revision that it holds. What is
+unlinked waits for the entry behind which the window no longer shows it (`X`): a directory as it is,
+with all that is below it, so that it can be linked again.
 
 An unlinked file whose blocks are shown is a *kept file*: it keeps its places, and waits for each
 snapshot that it was found to be shown by (`W`). When one of these ends, the file becomes garbage
@@ -45,6 +49,8 @@ STEP_FILES: Final = 100
 """Kept files that one step after the end of a snapshot gives back to the sweep."""
 STEP_IMAGES: Final = 300
 """Before-images that one such step looks at."""
+OF_WINDOW: Final = 0
+"""The number by which the window is noted among the snapshots that ended: its past has."""
 WORK_OF_LOOK: Final = 10
 """Keys that a look for who shows a block reads, more or less."""
 
@@ -55,6 +61,18 @@ class HeldRevision(msgspec.Struct, frozen=True, gc=False):
     revision: int
     directory: int
     number: int
+
+
+class HeldUntil(msgspec.Struct, frozen=True, gc=False):
+    """The window of history: it shows something while it begins before `entry`."""
+
+    entry: int
+
+
+def window(reads: Reads) -> int | None:
+    """Return the first revision that the window of history holds; None: there is no window."""
+    found = reads.get(keys.HISTORY)
+    return past.held_revision(found) if found.exists else None
 
 
 def snapshots(reads: Reads) -> Iterator[tuple[bytes, HeldRevision, Snapshot]]:
@@ -76,16 +94,20 @@ class Shown:
         self._draft = draft
         self.any_kept = draft.get(keys.SNAPSHOT_COUNT).exists
         """False if there is no snapshot, and nothing left of one that ended."""
+        self._window = window(draft.applied) if self.any_kept else None
         found = snapshots(draft.applied) if self.any_kept else ()
         self._held = sorted((held for _, held, _ in found), key=lambda held: -held.revision)
         self._newest = self._held[0].revision if self._held else 0
+        if self._window is not None:
+            self._newest = past.EVER
 
-    def by(self, block: BlockId) -> HeldRevision | None:
-        """Return a snapshot that shows a block; None if there is none."""
-        if not self._held:
+    def by(self, block: BlockId) -> HeldRevision | HeldUntil | None:
+        """Return what shows a block, a snapshot or the window; None if nothing does."""
+        if not self._newest:
             return None
         self._draft.work += WORK_OF_LOOK
         reads = self._draft.applied
+        until = 0
         for key in _places(reads, block):
             for version in past.versions(reads, key):
                 if decode_place(version.value).block != block:
@@ -94,7 +116,19 @@ class Shown:
                 found = _showing(reads, keys.number_of(key), held)
                 if found is not None:
                     return found
-        return None
+                until = max(until, self._until(keys.number_of(key), version))
+        return HeldUntil(until) if until else None
+
+    def until(self, number: int) -> int:
+        """Return the entry up to which the window shows a file or directory; 0: it does not."""
+        return self._until(number, past.KeptVersion(0, None, b""))
+
+    def _until(self, number: int, version: past.KeptVersion) -> int:
+        """The same, of what was in this file or directory while something had this version."""
+        if self._window is None:
+            return 0
+        self._draft.work += WORK_OF_LOOK
+        return _shown_until(self._draft.applied, number, version, self._window)
 
     def leaves(self, block: BlockId, place: bytes) -> None:
         """Note that the decision takes a block, which stays, away from the place of this key."""
@@ -131,7 +165,9 @@ def clear_step(draft: Draft) -> bool:
     if found is None:
         return False
     draft.get(key)
-    if not _give_back(draft, keys.number_of(key)):
+    number = keys.number_of(key)
+    gave = _give_back(draft, number) if number else _give_back_old(draft)
+    if not gave:
         _drop_images(draft, key, found.value)
     return True
 
@@ -142,35 +178,61 @@ def _give_back(draft: Draft, snapshot: int) -> bool:
     for key in found:
         draft.delete(key)
         kept = kept_file(draft, keys.waiting_file(key))
-        if kept is None:
-            continue
-        put_kept(draft, kept.inode, swept_to=0)
-        garbage = keys.garbage(kept.inode.number)
-        if not draft.get(garbage).exists:
-            # The block that was made ahead went when all places had been looked at.
-            inode = msgspec.structs.replace(kept.inode, reserved=NO_BLOCK)
-            draft.put(garbage, encode(inode))
+        if kept is not None:
+            _look_again(draft, kept)
     return bool(found)
 
 
+def _give_back_old(draft: Draft) -> bool:
+    """Let the sweep look at what the window no longer shows; False if nothing is left."""
+    horizon = window(draft)
+    span = keys.waiting_to(past.EVER if horizon is None else horizon)
+    found = list(draft.scan(*span, STEP_FILES))
+    for key, inode in found:
+        draft.delete(key)
+        number = keys.waiting_file(key)
+        if inode.value:
+            draft.put(keys.garbage(number), inode.value)
+            continue
+        kept = kept_file(draft, number)
+        if kept is not None:
+            _look_again(draft, kept)
+    return bool(found)
+
+
+def _look_again(draft: Draft, kept: KeptFile) -> None:
+    """Let the sweep look at all places of a kept file."""
+    put_kept(draft, kept.inode, swept_to=0)
+    garbage = keys.garbage(kept.inode.number)
+    if not draft.get(garbage).exists:
+        # The block that was made ahead went when all places had been looked at.
+        inode = msgspec.structs.replace(kept.inode, reserved=NO_BLOCK)
+        draft.put(garbage, encode(inode))
+
+
 def _drop_images(draft: Draft, ended: bytes, after: bytes) -> None:
-    """Drop before-images that no snapshot holds any more, behind the image `after`.
+    """Drop before-images that nothing holds any more, behind the image `after`.
 
     A snapshot that is made before this is applied holds a later revision than all of them.
     """
     start, end = keys.IMAGES
     held = sorted(each.revision for _, each, _ in snapshots(draft.applied))
+    horizon = window(draft)
+    begins = past.EVER if horizon is None else horizon
     page = list(draft.scan(max(start, after), end, STEP_IMAGES))
     draft.work += len(page)
     for image, found in page:
         version = past.image_version(image, found)
-        if not any(version.at(revision) for revision in held):
+        assert version.end is not None, "an image is of what was replaced"
+        if version.end <= begins and not any(version.at(revision) for revision in held):
             draft.delete(image)
             key = past.imaged_key(image)
             if keys.is_place(key):
                 _forget_place(draft, decode_place(version.value).block, key)
     if page:
         draft.put(ended, page[-1][0] + b"\0")
+    elif ended == keys.ended_snapshot(OF_WINDOW) and horizon is not None:
+        draft.delete(ended)  # the window goes on
     elif next(draft.scan(*keys.GARBAGE, 1), None) is None:  # so all that was given back is swept
         draft.delete(ended)
         change_count(draft, -1)
@@ -214,6 +276,23 @@ def _places(reads: Reads, block: BlockId) -> Iterator[bytes]:
         yield keys.place(entry.file, entry.sequence)
     for key, _ in reads.scan(*keys.former_places(block)):
         yield keys.place_in(key)
+
+
+def _shown_until(reads: Reads, number: int, version: past.KeptVersion, horizon: int) -> int:
+    """Return the entry up to which a file or directory was below the root while something had this
+    version; 0 if no revision from `horizon` on shows that."""
+    left = [(number, version.begin, past.EVER if version.end is None else version.end)]
+    until = 0
+    while left:
+        number, begin, end = left.pop()
+        if number == ROOT_ID:
+            until = max(until, end)
+            continue
+        for above in past.versions(reads, keys.inode(number)):
+            first, last = max(begin, above.begin), end if above.end is None else min(end, above.end)
+            if first < last and last > horizon:
+                left.append((decode_inode(above.value).parent, first, last))
+    return until
 
 
 def _showing(reads: Reads, number: int, held: Sequence[HeldRevision]) -> HeldRevision | None:

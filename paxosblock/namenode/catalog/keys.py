@@ -38,6 +38,10 @@
     E + snapshot               a snapshot that ended; where the look for what only it showed goes on
     F + block + file + sequence  the block was at that place of a file, as a before-image has it
     G + file                   KeptFile: an unlinked file that has a block that a snapshot shows
+    R                          the window of history: the first revision that it holds
+    T + time                   at that time the map had the revision of this key (empty value)
+    X + entry + id             an Inode that was unlinked, and that the window shows until it begins
+                               behind that entry (empty value: its KeptFile has it)
     W + snapshot + file        the unlinked file waits for the end of that snapshot (empty value)
 """
 
@@ -48,7 +52,7 @@ import struct
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.kv.interface import COUNTERS as _COUNTERS
 from paxosblock.namenode.kv.interface import prefix_range
-from paxosblock.namenode.kv.past import HOLD, HOLDS, IMAGE
+from paxosblock.namenode.kv.past import HOLD, HOLDS, IMAGE, WINDOW
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 Range = tuple[bytes, bytes]
@@ -80,6 +84,8 @@ SNAPSHOT_COUNT = HOLDS
 SNAPSHOTS: Range = prefix_range(HOLD)
 ENDED_SNAPSHOTS: Range = prefix_range(b"E")
 IMAGES: Range = prefix_range(IMAGE)
+HISTORY = WINDOW
+HISTORY_TIMES: Range = prefix_range(b"T")
 KEPT_FILES: Range = prefix_range(b"G")
 
 _APPLICATION = b"a"
@@ -303,8 +309,23 @@ def waiting_for(snapshot: int) -> Range:
     return prefix_range(_key(b"W", snapshot))
 
 
+def waiting_until(entry: int, inode: int) -> bytes:
+    """Key that says that something unlinked waits until the window begins behind an entry."""
+    return _key(b"X", entry) + _NUMBER.pack(inode)
+
+
+def waiting_to(entry: int) -> Range:
+    """Range of what waits no longer once the window begins behind that entry."""
+    return _key(b"X", 0), _key(b"X", entry + 1)
+
+
+def history_time(time_ms: int) -> bytes:
+    """Key that has the revision that the map had at a time."""
+    return _key(b"T", time_ms)
+
+
 def waiting_file(key: bytes) -> int:
-    """File that waits."""
+    """File, or directory, that waits."""
     return unpack_number(key[_KEY.size :])
 
 
@@ -355,6 +376,6 @@ def node_name(key: bytes) -> str:
 
 def number_of(key: bytes) -> int:
     """Id in a key of an inode, a block, an open file, a zone, a counter, a piece of garbage or a
-    revoked token; the time of a deadline."""
+    revoked token; the time of a deadline, or of a revision."""
     number: int = _KEY.unpack_from(key)[1]
     return number

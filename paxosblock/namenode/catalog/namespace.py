@@ -207,7 +207,7 @@ def create(
         permissions.check_entry(draft, before, names, context.actor)
         _replace_file(draft, before, request.path, context)
     inode = _new_file(draft, (directory, names[-1]), request, context, reserved)
-    _link(draft, inode, context)
+    link(draft, inode, context)
     draft.put(keys.open_file(inode.number), b"")
     return inode
 
@@ -261,7 +261,7 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
         moved = _as_new(draft, moved)
     if draft.has_counters:
         moved = quotas.moved(draft, inode, moved)
-    _link(draft, moved, context, new=False)
+    link(draft, moved, context, new=False)
     return moved
 
 
@@ -422,7 +422,7 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
         permissions.check_entry(draft, before, names, context.actor)
         _replace(draft, before)
     made = _new_file(draft, (directory, names[-1]), request, context)
-    _link(draft, msgspec.structs.replace(made, open=False), context)
+    link(draft, msgspec.structs.replace(made, open=False), context)
 
 
 def discard(draft: Draft, inode: Inode) -> bool:
@@ -540,7 +540,7 @@ def _make_missing(
             implicit=implicit and not of_all,
             zone=above.zone,
         )
-        _link(draft, made, context)
+        link(draft, made, context)
     assert made is not None, "at least the last directory is missing"
     return made
 
@@ -591,7 +591,13 @@ def _new_file(
     )
 
 
-def _link(draft: Draft, inode: Inode, context: Context, *, new: bool = True) -> None:
+def link(draft: Draft, inode: Inode, context: Context, *, new: bool = True) -> None:
+    """Write an inode, and the entry that names it; `new`: it has to be counted for quotas.
+
+    Raises:
+        InvalidRequestError: no name may be made like this.
+        UncountedError: a quota needs to know what is below it.
+    """
     if inode.name == SNAPSHOT_DIRECTORY:
         raise InvalidRequestError(f'"{inode.name}" is a reserved name.')
     if draft.has_counters and new:

@@ -11,6 +11,7 @@ import time
 from typing import Final
 
 from paxosblock.api.snapshot_calls import (
+    REVISION,
     SNAPSHOT_DIRECTORY,
     CreateSnapshot,
     DeleteSnapshot,
@@ -130,7 +131,7 @@ def _check_name(name: str) -> None:
     """
     if "/" in name:
         raise InvalidRequestError('Snapshot name cannot contain "/"')
-    if name == SNAPSHOT_DIRECTORY:
+    if name == SNAPSHOT_DIRECTORY or name.startswith(REVISION):
         raise InvalidRequestError(f'"{name}" is a reserved name.')
     paths.split(f"/{name}")
 

@@ -7,20 +7,21 @@ past. All that reads gets that view (`at`), and need not know of it. What change
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
+
+import msgspec
 
 from paxosblock.api.namenode import FileStatus, ListDirectory, Listing
 from paxosblock.api.snapshot_calls import (
+    REVISION,
     SNAPSHOT_DIRECTORY,
     ListSnapshots,
     SnapshotList,
     SnapshotStatus,
 )
 from paxosblock.base import paths
-from paxosblock.errors import (
-    InvalidRequestError,
-)
-from paxosblock.namenode.catalog import keys, permissions, tree
+from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.namenode.catalog import kept_blocks, keys, permissions, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads, inode_of
 from paxosblock.namenode.catalog.permissions import Action, Actor
 from paxosblock.namenode.catalog.records import (
@@ -31,7 +32,9 @@ from paxosblock.namenode.catalog.records import (
     decode_snapshot,
 )
 from paxosblock.namenode.kv import past
-from paxosblock.namenode.kv.interface import Versioned, View
+from paxosblock.namenode.kv.interface import Moment, Versioned, View
+
+_OF_WINDOW: Final = f"/{SNAPSHOT_DIRECTORY}/{REVISION}"
 
 R = TypeVar("R", bound=Reads)
 
@@ -80,10 +83,43 @@ def at(view: R, path: str, actor: Actor) -> R | tree.SnapshotView:
     if len(names) < depth:
         raise tree.is_directory(path)
     directory = _above(view, names, actor)
-    found = view.get(keys.snapshot(directory, names[depth - 1]))
+    name = names[depth - 1]
+    found = view.get(keys.snapshot(directory, name))
     if not found.exists:
+        if directory == ROOT_ID and name.startswith(REVISION):
+            return tree.SnapshotView(view, _revision(view, name), directory, depth)
         raise tree.missing(paths.join(names[:depth]))
     return tree.SnapshotView(view, past.held_revision(found), directory, depth)
+
+
+def _revision(view: View | Moment | Reads, name: str) -> int:
+    """Return the revision that a name of the window's asks for.
+
+    Raises:
+        NotFoundError: it is none, or the window does not hold it.
+    """
+    horizon, said = kept_blocks.window(view), name.removeprefix(REVISION)
+    if horizon is None:
+        raise NotFoundError("no history is kept: see the setting `history`")
+    try:
+        time_ms = round(float(said[1:]) * 1000) if said.startswith("t") else None
+        revision = _at_time(view, time_ms) if time_ms is not None else int(said)
+    except (ValueError, OverflowError):
+        raise NotFoundError(f"'{name}' is no revision and no time") from None
+    if revision < horizon:
+        raise NotFoundError(f"'{name}' is before the history that is kept")
+    newest = getattr(view, "revision", past.EVER)
+    if revision > newest:
+        raise NotFoundError(f"'{name}' has not come yet")
+    return revision
+
+
+def _at_time(reads: Reads, time_ms: int) -> int:
+    """Return the revision at a time, as it was last noted before; 0 if it was not."""
+    end = keys.history_time(time_ms + 1)
+    for _, found in reads.scan(keys.HISTORY_TIMES[0], end, 1, reverse=True):
+        return found.revision
+    return 0
 
 
 def stat(view: View, path: str, actor: Actor) -> FileStatus:
@@ -93,7 +129,13 @@ def stat(view: View, path: str, actor: Actor) -> FileStatus:
     """
     if path.endswith(f"/{SNAPSHOT_DIRECTORY}"):
         return _of_all(view, paths.split(path), actor)
-    return tree.stat(at(view, path, actor), path, actor)
+    shown = at(view, path, actor)
+    found = tree.stat(shown, path, actor)
+    if path.startswith(_OF_WINDOW) and "/" not in path.removeprefix(_OF_WINDOW):
+        assert isinstance(shown, tree.SnapshotView), "the path leads to one"
+        # A time, too, comes back as a revision.
+        found = msgspec.structs.replace(found, path=f"{_OF_WINDOW}{shown.revision}")
+    return found
 
 
 def listed(view: View, request: ListDirectory, limit_max: int, actor: Actor) -> Listing:

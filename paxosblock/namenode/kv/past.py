@@ -1,14 +1,16 @@
 """The past of the map: what entries replaced, kept as long as it is held.
 
 A *hold* is a key under `HOLD`. It holds one revision: the map as it was after the entry that wrote
-the hold, or after the one that its value names. When an entry with the index `e` replaces or
-removes a key of one of the `KINDS`, whose revision is `b`, and a revision in [b, e) is held, the
-state machine also writes a *before-image*: what the key held from `b` until `e`. Without a hold it
-writes none. `PastView` shows the map at a held revision; keys of other kinds it shows as they are.
+the hold, or after the one that its value names. The *window*, a key `WINDOW` of the same kind,
+holds all revisions from its own on. When an entry with the index `e` replaces or removes a key of
+one of the `KINDS`, whose revision is `b`, and a revision in [b, e) is held, the state machine also
+writes a *before-image*: what the key held from `b` until `e`. Without a hold it writes none.
+`PastView` shows the map at a held revision; keys of other kinds it shows as they are.
 
-An edit that changes holds also writes or removes `HOLDS`: that tells the state machine to look for
-them, and is what a decision expects that must know all of them. Keys of the `KINDS` have one
-length, or end in a text without a NUL byte, so before-images sort as their keys do.
+An edit that changes holds or the window also writes or removes `HOLDS`: that tells the state
+machine to look for them, and is what a decision expects that must know all of them. Keys of the
+`KINDS` have one length, or end in a text without a NUL byte, so before-images sort as their keys
+do.
 """
 
 from __future__ import annotations
@@ -28,8 +30,12 @@ from paxosblock.namenode.kv.table import Table
 
 HOLDS: Final = b"H"
 HOLD: Final = b"S"
+WINDOW: Final = b"R"
 IMAGE: Final = b"I"
 KINDS: Final = frozenset(b"efity")
+
+EVER: Final = 1 << 62
+"""Greater than each revision."""
 
 _INDEX = struct.Struct(">Q")
 _BEHIND: Final = b"\x01"
@@ -111,11 +117,12 @@ def versions(reads: Readable, key: bytes) -> Iterator[KeptVersion]:
 class Holds:
     """The revisions that are held, as a state machine knows them between two entries."""
 
-    def __init__(self, holds: Iterable[Versioned]) -> None:
-        """Begin with those of the map."""
+    def __init__(self, holds: Iterable[Versioned], *, window: bool = False) -> None:
+        """Begin with those of the map; with a window all to come are held, too."""
         self._all = sorted(held_revision(hold) for hold in holds)
-        self.newest = self._all[-1] if self._all else 0
-        """The newest revision that is held; 0 if there is none."""
+        self.newest = 0
+        """The newest revision that is held; 0 if there is none, `EVER` with a window."""
+        self._note_newest(window=window)
 
     def images(self, table: Table, keys: Iterable[bytes], index: int) -> Iterator[Item | None]:
         """Yield the before-images of keys that the entry `index` changes; None for a key without.
@@ -129,20 +136,27 @@ class Holds:
             else:
                 yield None
 
-    def changed(self, before: Iterable[Versioned], after: Iterable[Versioned]) -> None:
-        """Note the holds that an entry removed or replaced, and those that it wrote."""
+    def changed(
+        self, before: Iterable[Versioned], after: Iterable[Versioned], *, window: bool
+    ) -> None:
+        """Note the holds that an entry removed or replaced, those that it wrote, and if there is a
+        window since."""
         for hold in before:
             del self._all[bisect_left(self._all, held_revision(hold))]
         for hold in after:
             insort(self._all, held_revision(hold))
-        self.newest = self._all[-1] if self._all else 0
+        self._note_newest(window=window)
+
+    def _note_newest(self, *, window: bool) -> None:
+        self.newest = EVER if window else (self._all[-1] if self._all else 0)
 
 
 def holds_of(table: Table) -> Holds:
     """Return the holds of a table."""
+    window = table.count(WINDOW) > 0
     if not table.count(HOLD):
-        return Holds(())  # nothing is read, which may be damaged
-    return Holds(hold for _, hold in table.scan(*prefix_range(HOLD)))
+        return Holds((), window=window)  # nothing is read, which may be damaged
+    return Holds((hold for _, hold in table.scan(*prefix_range(HOLD))), window=window)
 
 
 class PastView:

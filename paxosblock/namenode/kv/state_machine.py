@@ -27,7 +27,7 @@ from paxosblock.namenode.kv.interface import (
     counter_total,
     pack_counter,
 )
-from paxosblock.namenode.kv.past import HOLD, HOLDS, holds_of
+from paxosblock.namenode.kv.past import HOLD, HOLDS, WINDOW, holds_of
 from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, CheckpointCopy, Flush, OnDamage, Table
 
 EMPTY_KEYS = 20
@@ -150,7 +150,7 @@ class StateMachine:
         if edit.counts:
             self.has_counters = self._table.count(COUNTERS) > 0
         if held:
-            self._holds.changed(*held)
+            self._holds.changed(*held, window=self._table.count(WINDOW) > 0)
         return Committed(index)
 
     def apply_in_slices(
@@ -196,7 +196,7 @@ class StateMachine:
         yield from self._table.write_in_slices(index, changes, term)
         self.has_counters = self._table.count(COUNTERS) > 0
         if held:
-            self._holds.changed(*held)
+            self._holds.changed(*held, window=self._table.count(WINDOW) > 0)
         return Committed(index)
 
     def flush(self) -> Flush:

@@ -1,0 +1,112 @@
+"""The window of history through real processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from paxosblock.base.units import KIB
+from paxosblock.client.blocking.sync import Client
+from paxosblock.config import ClientConfig
+from paxosblock.errors import (
+    ExistsError,
+    InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+from paxosblock.local.cluster import LocalCluster
+from tests.files import read
+from tests.services.content import content
+from tests.waiting import wait_until
+
+SIZES = (0, 10, 5_000, 200_000)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    path = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(
+        datanodes=3, namenodes=3, path=path, settings={"namenode": {"history": "1h"}}
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fs(cluster: LocalCluster) -> Iterator[Client]:
+    config = ClientConfig(retry_for_s=30.0, block_size=64 * KIB, chunk_size=16 * KIB)
+    with Client(cluster.url, config) as client:
+        yield client
+
+
+def write(fs: Client, folder: str) -> None:
+    for size in SIZES:
+        with fs.create(f"{folder}/{size}") as out:
+            out.write(content(f"{size}", 0, size))
+
+
+def check(fs: Client, folder: str) -> None:
+    assert {entry.name for entry in fs.ls(folder)} == {str(size) for size in SIZES}
+    for size in SIZES:
+        assert read(fs, f"{folder}/{size}") == content(f"{size}", 0, size)
+
+
+def now_with(fs: Client, path: str) -> float:
+    """A time at which the history has a path."""
+
+    def noted() -> float:
+        at_s = time.time()
+        try:
+            return at_s if fs.exists(fs.as_of(at_s) + path) else 0.0
+        except NotFoundError:
+            return 0.0  # the window has not begun
+
+    return wait_until(noted)
+
+
+def test_what_was_deleted_is_read_as_it_was_and_comes_back(
+    fs: Client, cluster: LocalCluster
+) -> None:
+    write(fs, "/data/table")
+    at_s = now_with(fs, "/data/table/200000")
+    then = fs.as_of(at_s)
+    fs.truncate("/data/table/200000", 100)
+    fs.delete("/data/table", recursive=True)
+    fs.delete("/data/none")
+    cluster.wait_leader().kill()
+    check(fs, f"{then}/data/table")
+    assert fs.as_of(at_s) == then
+    with pytest.raises(PermissionDeniedError, match="read-only"):
+        fs.delete(f"{then}/data/table/10")
+    assert fs.undelete("/data/table").path == "/data/table"
+    assert read(fs, "/data/table/200000") == content("200000", 0, 100)
+    assert read(fs, "/data/table/5000") == content("5000", 0, 5000)
+    fs.delete("/data/table/5000")
+    fs.undelete("/data/table/5000")
+    assert read(fs, "/data/table/5000") == content("5000", 0, 5000)
+    check(fs, f"{then}/data/table")
+
+
+def test_what_cannot_come_back_is_refused(fs: Client) -> None:
+    write(fs, "/refused")
+    now_with(fs, "/refused/200000")
+    fs.rename("/refused/10", "/refused/ten")
+    fs.concat("/refused/5000", ["/refused/200000"])
+    before = [entry.name for entry in fs.ls("/refused")]
+    with pytest.raises(ExistsError):
+        fs.undelete("/refused/ten")
+    with pytest.raises(InvalidRequestError, match="renamed"):
+        fs.undelete("/refused/10")
+    with pytest.raises(InvalidRequestError, match="another file"):
+        fs.undelete("/refused/200000")
+    with pytest.raises(NotFoundError, match="nothing of this name"):
+        fs.undelete("/refused/none")
+    with pytest.raises(NotFoundError, match="before the history"):
+        fs.as_of(1000.0)
+    with pytest.raises(InvalidRequestError, match="future"):
+        fs.as_of(time.time() + 60)
+    for name in ("@x", "@t", "@99999999"):
+        with pytest.raises(NotFoundError):
+            fs.stat(f"/.snapshot/{name}/refused")
+    assert [entry.name for entry in fs.ls("/refused")] == before
