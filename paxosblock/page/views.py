@@ -83,7 +83,7 @@ Query = Mapping[str, str]
 class Calls(Protocol):
     """Answers the calls of one who looks at a page, with what they may see."""
 
-    async def call(self, method: Method[Q, A], request: Q) -> A:
+    async def call(self, method: Method[Q, A], request: Q, /) -> A:
         """Ask the node whose page it is; of several NameNodes, that one.
 
         Raises:
