@@ -198,6 +198,8 @@ class Users:
     async def _join(self, fs: AsyncClient, rng: random.Random) -> None:
         """Move the blocks of one file to the end of another one."""
         closed = [each for each in self.alive() if each.closed and len(each.rests) == 1]
+        # One to which another user appends may be longer by the time that it is moved.
+        closed = [each for each in closed if each not in self._busy]
         if len(closed) < 2:
             return
         target, source = rng.sample(closed, 2)
