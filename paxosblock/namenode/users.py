@@ -74,6 +74,8 @@ class Users:
     async def look_up(self, caller: Caller) -> Actor:
         """Return the one for whom `caller` calls.
 
+        It needs no task of its own (`InlineCoroutine`).
+
         Raises:
             NotReadyError: the system has not told the user's groups yet.
         """
@@ -112,13 +114,13 @@ class Users:
                 )
             asked = self._asked[user] = asyncio.get_running_loop().create_future()
             threading.Thread(target=self._ask, args=(user, asked), daemon=True).start()
-        try:
-            return await asyncio.wait_for(asyncio.shield(asked), ANSWER_S)
-        except TimeoutError as error:
+        await asyncio.wait((asked,), timeout=ANSWER_S)
+        if not asked.done():
             raise NotReadyError(
                 f"the groups of {user} are not known yet: this NameNode's system has not told them"
                 f" for {ANSWER_S:g} s"
-            ) from error
+            )
+        return asked.result()
 
     def _ask(self, user: str, asked: asyncio.Future[tuple[str, ...]]) -> None:
         groups = self._groups_of(user)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 
@@ -11,7 +12,9 @@ import pytest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NotReadyError, PermissionDeniedError
 from paxosblock.namenode import users as users_module
+from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.users import ASKED_MAX, Users
+from paxosblock.net.calls.call_server import InlineCoroutine
 from paxosblock.net.port.caller import HERE, UNTOLD, Caller, CallerRole
 from tests.waiting import wait_until_async
 
@@ -83,6 +86,44 @@ async def test_a_directory_that_does_not_answer_for_one_user_holds_up_no_other(
         for actor in await asyncio.gather(waiting, joining):
             assert actor.groups == {"group of bob"}
     assert directory.asked == ["bob", "carl"]
+
+
+async def _by_a_task(waits_for: asyncio.Future[object], timeout_s: float) -> object:
+    """`asyncio.wait_for` as Python has it from 3.12 on."""
+    async with asyncio.timeout(timeout_s):
+        return await waits_for
+
+
+async def test_groups_are_waited_for_without_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a call is that is begun where its frame is read."""
+    monkeypatch.setattr(asyncio, "wait_for", _by_a_task)
+    directory = Directory("bob", "eve")
+    known = users(directory.groups_of)
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Queue[Actor | Exception] = asyncio.Queue()
+
+    async def call(name: str) -> None:
+        try:
+            ended.put_nowait(await known.look_up(Caller.claiming(name, "")))
+        except (NotReadyError, RuntimeError) as error:
+            ended.put_nowait(error)
+
+    def begin(name: str) -> None:
+        calling = call(name)
+        context = contextvars.copy_context()
+        InlineCoroutine(calling, context.run(calling.send, None), context, lambda _: None)
+
+    loop.call_soon(begin, "bob")
+    async with asyncio.timeout(10):
+        await wait_until_async(lambda: directory.asked == ["bob"])
+        monkeypatch.setattr(users_module, "ANSWER_S", 0.01)
+        loop.call_soon(begin, "eve")
+        late = await ended.get()
+        assert isinstance(late, NotReadyError), late
+        directory.answers.set()
+        found = await ended.get()
+    assert isinstance(found, Actor), found
+    assert found.groups == {"group of bob"}
 
 
 async def test_a_directory_that_answers_for_none_takes_a_bounded_number_of_threads() -> None:
