@@ -57,12 +57,13 @@ def delete(invocation: Invocation, *, path: str, name: str) -> None:
 
     \b
       $ paxosblock fs deleteSnapshot /data monday
+      Deleted snapshot monday under /data
 
-    What only it shows is gone, and its room comes back little by little. Prints nothing when it is
-    done.
+    What only it shows is gone, and its room comes back little by little.
     """
     request = DeleteSnapshot(the_one(invocation, path), name)
-    invocation.tell(invocation.call_once(DELETE_SNAPSHOT, request))
+    deleted = invocation.call_once(DELETE_SNAPSHOT, request)
+    invocation.say(f"Deleted snapshot {name} under {request.path}", deleted)
 
 
 @click.command(cls=Verb)
@@ -75,11 +76,11 @@ def rename(invocation: Invocation, *, path: str, name: str, new_name: str) -> No
 
     \b
       $ paxosblock fs renameSnapshot /data monday first
-
-    Prints nothing when it is done.
+      Renamed snapshot monday to first under /data
     """
     request = RenameSnapshot(the_one(invocation, path), name, new_name)
-    invocation.tell(invocation.call_once(RENAME_SNAPSHOT, request))
+    renamed = invocation.call_once(RENAME_SNAPSHOT, request)
+    invocation.say(f"Renamed snapshot {name} to {new_name} under {request.path}", renamed)
 
 
 @click.command("list", cls=Verb)

@@ -166,12 +166,43 @@ def quota_columns(usage: QuotaUsage, human: bool) -> str:
     return names + shown(usage.space_max, usage.space, (15, 15))
 
 
+_COUNT_HEADS: Final = f"{'DIR_COUNT':>12} {'FILE_COUNT':>12} {'CONTENT_SIZE':>18} "
+_CODING_HEAD: Final = f"{'ERASURECODING_POLICY':>20} "
+_STORAGE_TYPES: Final = ("SSD", "DISK", "ARCHIVE", "PROVIDED", "NVDIMM")
+"""The types of storage that have quotas in HDFS, in its order; here none has one."""
+_NAMED_TYPES: Final = frozenset({*_STORAGE_TYPES, "RAM_DISK"})
+
+
+def _types(written: str) -> tuple[str, ...]:
+    """Read types of storage as hdfs does. Raises click.BadParameter for one that is none."""
+    if written in ("", "all", "ALL"):
+        return _STORAGE_TYPES
+    types = tuple(written.upper().rstrip(",").split(","))
+    for each in types:
+        if each not in _NAMED_TYPES:
+            raise click.BadParameter(
+                f"{each.lower()!r} is no type of storage: all, or some of"
+                f" {','.join(sorted(_NAMED_TYPES)).lower()}",
+                param_hint="-t",
+            )
+    return types
+
+
 @click.command(cls=Verb)
 @click.option("-q", "quotas", is_flag=True, help="Show quotas, and what is left of them.")
 @HUMAN
 @HEADER
+@click.option(
+    "-t",
+    "written_types",
+    is_flag=False,
+    flag_value="",
+    metavar="[TYPE,...]",
+    help="With -q or -u: quotas of types of storage, of which there are none here.",
+)
 @click.option("-u", "usage_only", is_flag=True, help="Show quotas, and nothing else.")
 @_NO_SNAPSHOTS
+@click.option("-e", "coding", is_flag=True, help="Show Replicated for each file, as in HDFS.")
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def count(
@@ -180,8 +211,10 @@ def count(
     quotas: bool,
     human: bool,
     header: bool,
+    written_types: str | None,
     usage_only: bool,
     _without_snapshots: bool,
+    coding: bool,
     paths: tuple[str, ...],
 ) -> None:
     """Count the directories, files and bytes at and below each path, as they were at one moment.
@@ -194,24 +227,44 @@ def count(
     With -q four columns come before: QUOTA, REM_QUOTA, SPACE_QUOTA, REM_SPACE_QUOTA, as
     `admin quota` sets them.
     """
-    counts = f"{'DIR_COUNT':>12} {'FILE_COUNT':>12} {'CONTENT_SIZE':>18} "
+    limits = quotas or usage_only
+    types = _types(written_types) if limits and written_types is not None else None
+    counts = not usage_only and types is None
+    if limits and _without_snapshots:
+        invocation.say("q or u option is given, the -x option is ignored.")
     if header:
-        shown = QUOTA_HEADS if quotas or usage_only else ""
-        invocation.say(f"{shown}{'' if usage_only else counts}PATHNAME")
+        heads = _quota_heads(types) if limits else ""
+        heads += _COUNT_HEADS if counts else ""
+        invocation.say(f"{heads}{_CODING_HEAD if coding else ''}PATHNAME")
 
     def show(path: str) -> None:
         found = sum_of(invocation, path)
-        size = _size(found.size, human)
-        line = f"{found.directories:>12} {found.files:>12} {size:>18} "
         fact = {"path": path, **msgspec.to_builtins(found)}
-        before = ""
-        if quotas or usage_only:
+        line = ""
+        if limits:
             usage = invocation.call(LIST_QUOTAS, ListQuotas(path)).found[0]
-            before = quota_columns(usage, human)
             fact |= {"quota": usage}
-        invocation.say(f"{before}{'' if usage_only else line}{path}", fact)
+            line = quota_columns(usage, human) if types is None else _no_quotas(types)
+        if counts:
+            size = _size(found.size, human)
+            line += f"{found.directories:>12} {found.files:>12} {size:>18} "
+        if coding:
+            is_file = not found.directories
+            fact |= {"erasure_coding": "Replicated" if is_file else ""}
+            line += f"{'Replicated' if is_file else 'EC:':>20} "
+        invocation.say(f"{line}{path}", fact)
 
     for_each_path(invocation, paths, show)
+
+
+def _quota_heads(types: tuple[str, ...] | None) -> str:
+    if types is None:
+        return QUOTA_HEADS
+    return "".join(f"{f'{each}_QUOTA':>14} {f'REM_{each}_QUOTA':>18} " for each in types)
+
+
+def _no_quotas(types: tuple[str, ...]) -> str:
+    return f"{'none':>14} {'inf':>18} " * len(types)
 
 
 # --- find ----------------------------------------------------------------------------------------

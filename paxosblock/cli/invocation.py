@@ -336,13 +336,13 @@ class Invocation:
             traceback.print_exception(error, file=sys.stderr)
         if self.json:
             fact: dict[str, object]
-            fact = {"verb": self.verb, "path": about, "reason": reason_of(error)}
+            fact = {"verb": self.verb, "path": about, "reason": reason_of(error, path)}
             fact |= {"error": type(error).__name__}
             if isinstance(error, PaxosBlockError):
                 fact |= {"outcome": error.outcome.value, "retriable": error.retriable}
             click.echo(msgspec.json.encode(fact), err=True)
             return
-        parts = [self.verb, named, reason_of(error)]
+        parts = [self.verb, named, reason_of(error, path)]
         click.echo(visible(": ".join(part for part in parts if part)), err=True)
 
 
@@ -375,14 +375,15 @@ def path_of(error: PaxosBlockError | OSError) -> str | None:
     return None if named is None else str(named)
 
 
-def reason_of(error: PaxosBlockError | OSError) -> str:
-    """Return the reason in one line, without the quoted path with which errors about one begin."""
+def reason_of(error: PaxosBlockError | OSError, path: str | None = None) -> str:
+    """Return the reason in one line, without the quoted path with which errors about one begin:
+    the one that the error names, or else `path`."""
     if not isinstance(error, PaxosBlockError):
         if error.errno == errno.EBADF:
             return "standard input or output is closed"  # `>&-`; the files that we open are open
         return (error.strerror or str(error)).lower()
-    path, text = path_of(error) or "", str(error)
-    for written in (path, path.encode("unicode_escape").decode()):  # as a NameNode quotes it
+    about, text = path_of(error) or path or "", str(error)
+    for written in (about, about.encode("unicode_escape").decode()):  # as a NameNode quotes it
         text = text.removeprefix(f"'{written}': ")
     for python, here in _PYTHON_AND_HERE:
         text = text.replace(python, here)

@@ -81,4 +81,5 @@ def test_wrong_usage_is_one_line(
 def test_a_name_of_another_kind_is_refused_in_one_line(fs: Paxosblock, folder: str) -> None:
     result = fs("setfattr", "-n", "colour", folder)
     assert (result.code, len(result.err.splitlines())) == (1, 1)
+    assert result.err.startswith(f"setfattr: '{folder}': 'colour' is no name of an attribute")
     assert "it begins with user. or trusted." in result.err

@@ -113,6 +113,27 @@ def test_count_q_shows_that_there_are_no_quotas(fs: Paxosblock, tree: str) -> No
     }  # fmt: skip
 
 
+def test_count_t_shows_that_no_type_of_storage_has_a_quota(fs: Paxosblock, tree: str) -> None:
+    heads = "    DISK_QUOTA     REM_DISK_QUOTA      SSD_QUOTA      REM_SSD_QUOTA PATHNAME\n"
+    none = "          none                inf " * 2
+    assert fs("count", "-q", "-t", "disk,SSD", "-v", tree).out == f"{heads}{none}{tree}\n"
+    assert fs("count", "-u", "-t", "-v", tree).out.count(" none ") == 5
+    refused = fs("count", "-q", "-t", "tape", tree)
+    assert (refused.code, refused.out) == (2, "")
+    assert "'tape' is no type of storage: all, or some of archive,disk," in refused.err
+    assert fs("count", "-t", "tape", tree) == fs("count", tree)
+
+
+def test_count_e_shows_that_files_are_replicated(fs: Paxosblock, tree: str) -> None:
+    assert fs("count", "-e", "-v", f"{tree}/a.txt", tree).out == (
+        "   DIR_COUNT   FILE_COUNT       CONTENT_SIZE ERASURECODING_POLICY PATHNAME\n"
+        f"           0            1                  5           Replicated {tree}/a.txt\n"
+        f"           3            4               3007                  EC: {tree}\n"
+    )
+    told = json.loads(fs("count", "-e", "--json", f"{tree}/a.txt").out)
+    assert told["erasure_coding"] == "Replicated"
+
+
 def test_count_of_nothing_is_an_error(fs: Paxosblock) -> None:
     result = fs("count", "/none")
     assert (result.code, result.out) == (1, "")

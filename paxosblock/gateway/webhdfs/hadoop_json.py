@@ -180,7 +180,8 @@ def file_status(status: FileStatus, name: str = "") -> FileStatusJson:
 def content_summary(summary: ContentSummary, quota: QuotaUsage) -> SpaceJson:
     """Return the count of a tree, and its limits."""
     counts = summary.directories, summary.files, summary.size, summary.space
-    return SpaceJson(*counts, quota.names_max, quota.space_max)
+    coding = "" if summary.directories else "Replicated"
+    return SpaceJson(*counts, quota.names_max, quota.space_max, coding)
 
 
 def quota_usage(summary: ContentSummary, quota: QuotaUsage) -> UsageJson:

@@ -1,0 +1,144 @@
+"""Lines of `paxosblock fs` beside those of Hadoop's FsShell and SnapshotDiffReport."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from paxosblock import Client
+from tests.gateway.gateways import RunningGateway
+from tests.spark.test_webhdfs import Shell, fs, gateway, home, our_shell, shell
+
+__all__ = ["fs", "gateway", "home", "our_shell", "shell"]
+pytestmark = pytest.mark.plain("its subject is the wire of WebHDFS, and a gateway speaks no TLS")
+
+SHOWN = (
+    "-count -q -v -h {d} {d}/a {d}/full",
+    "-count -q -v {d} {d}/a {d}/full {d}/none",
+    "-count -u -v -h {d} {d}/full",
+    "-count -v -x {d}",
+    "-count -q -x {d}",
+    "-count -u -x -v {d}",
+    "-count -q -t -v {d}",
+    "-count -q -t DISK -v {d}",
+    "-count -q -t disk,ssd -v -h {d} {d}/full",
+    "-count -q -t ALL {d}",
+    "-count -u -t '' -v {d}/a",
+    "-count -q -t DISK,,, -v {d}",
+    "-count -q -t nvdimm,provided,ram_disk,archive -v {d}",
+    "-count -t DISK -v {d}",
+    "-count -t none {d}",
+    "-count -e -v {d} {d}/a",
+    "-count -q -e -h {d}/a",
+    "-count -u -e -v {d}/a",
+    "-count -q -t SSD -e -v {d}/a",
+    "-du -v {d}",
+    "-du -s -h -x {d}",
+    "-du {d}/none",
+    "-ls -C {d}",
+    "-ls -h {d}",
+    "-ls -d {d}",
+    "-ls -R {d}",
+    "-ls {d}/none",
+    "-find {d} -name 'a*' -print",
+    "-find {d} -iname A",
+    "-find {d}/none",
+    "-test -s {d}/a",
+    "-test -z {d}/a",
+    "-test -d {d}/none",
+    "-stat '%A %a %F %b %n %o %r' {d}/a {d} {d}/none",
+    "-text {d}/a",
+    "-cat {d}/a {d}",
+    "-head {d}/a",
+    "-head {d}",
+    "-tail {d}/a",
+    "-checksum {d}/none {d}",
+    "-getfattr -d {d}/none",
+)
+"""Looks at a directory. A path that is none is shown by both as such."""
+CHANGED = (
+    "-touchz {d}/z",
+    "-touchz {d}/z {d}/a",
+    "-touch -c {d}/no",
+    "-touch -t 20240102:030405 {d}/a",
+    "-rmdir {d} {d}/a {d}/no",
+    "-rmdir --ignore-fail-on-non-empty {d}",
+    "-setrep 2 {d}/a",
+    "-setrep 1 {d}",
+    "-setfattr -n user.x {d}/a",
+    "-getfattr -n user.x {d}/a",
+    "-mkdir {d}/x/y",
+    "-mkdir -p {d}/x/y",
+    "-stat '%n %y %o %r' {d}/a {d}/z",
+    "-rm {d}/no",
+    "-rm {d}/a",
+    "-rm -f {d}/no",
+    "-rm -r -skipTrash {d}/x",
+    "-chmod u+x {d}/no",
+    "-chown a:b {d}/no",
+    "-chgrp g {d}/no",
+    "-createSnapshot {d} one",
+    "-renameSnapshot {d} one two",
+    "-deleteSnapshot {d} two",
+)
+
+
+def like_ours(told: str, gateway: RunningGateway) -> str:
+    """Words of Hadoop's shell with our quotes, small letters, and no address before a path."""
+    return told.replace(f"webhdfs://{gateway.address}", "").replace("`", "'").lower()
+
+
+def filled(fs: Client, folder: str) -> None:
+    """A directory with files, one of which is more than its quota lets in."""
+    fs.mkdirs(f"{folder}/full")
+    for name, size in (("a", 3000), ("full/b", 2_000_000)):
+        with fs.create(f"{folder}/{name}") as out:
+            out.write(b"x" * size)
+    fs.set_quota(folder, names=100_000, space=30 << 30)
+    fs.set_quota(f"{folder}/full", names=1, space=1 << 20)
+
+
+def test_lines_of_verbs_are_those_of_the_shell_of_hadoop(
+    shell: Shell, our_shell: Shell, gateway: RunningGateway, fs: Client, home: str
+) -> None:
+    """Each line in Hadoop's shell on one directory, and in ours on another one that is alike."""
+    theirs, ours = f"{home}/t", f"{home}/o"
+    for folder in (theirs, ours):
+        filled(fs, folder)
+    wrong = []
+    for line in (*SHOWN, *CHANGED):
+        where = theirs if line in CHANGED else ours
+        code, told = shell(line.format(d=where))
+        our_code, our_words = our_shell(line.format(d=ours))
+        wanted, words = like_ours(told.replace(where, "/D"), gateway), our_words.replace(ours, "/D")
+        if (our_code, words.lower()) != (code, wanted):
+            wrong.append((line, code, wanted, our_code, words))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_a_comparison_of_snapshots_is_that_of_hadoop(
+    spark: SparkSession, our_shell: Shell, gateway: RunningGateway, fs: Client, home: str
+) -> None:
+    """`hdfs snapshotDiff` prints SnapshotDiffReport.toString() as a line."""
+    for name in ("keep/a", "keep/changed", "gone/b", "moved/c"):
+        with fs.create(f"{home}/{name}") as out:
+            out.write(b"1")
+    fs.create_snapshot(home, "one")
+    with fs.append(f"{home}/keep/changed") as out:
+        out.write(b"2")
+    fs.rename(f"{home}/moved/c", f"{home}/keep/d")
+    fs.rename(f"{home}/keep/a", f"{home}/keep/e")
+    fs.delete(f"{home}/gone", recursive=True)
+    fs.mkdirs(f"{home}/new/below")
+    fs.create_snapshot(home, "two")
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"webhdfs://{gateway.address}{home}")
+    system = path.getFileSystem(jvm.org.apache.hadoop.conf.Configuration())
+    for before, later in (("one", "two"), ("two", "one"), ("one", ""), ("two", "")):
+        theirs = str(system.getSnapshotDiffReport(path, before, later).toString())
+        told = our_shell(f"snapshotDiff {home} {before} {later or '.'}")
+        assert told == (0, f"{theirs}\n")
+    fs.delete_snapshot(home, "one")
+    fs.delete_snapshot(home, "two")
