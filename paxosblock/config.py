@@ -71,6 +71,8 @@ BEATS_PER_SILENCE: Final = 4
 """Beats of a DataNode that fall into the shortest silence after which it counts as hung."""
 SHORTEST_BEAT_S: Final = 0.01
 """A DataNode beats no faster than this, whatever a client asks for."""
+PROCESSES_MAX: Final = 256
+"""Processes of one gateway."""
 
 
 class PageFor(enum.Enum):
@@ -511,6 +513,9 @@ class GatewayConfig(ServerConfig):
 
     section = "gateway"
 
+    processes: Count = 1
+    """Processes that serve at the ports of one gateway; at most 256. Each has the other bounds of
+    this section for itself."""
     request_memory_bytes: Bytes = 512 * MIB
     """Bytes of files on their way through the gateway. A request for which there is no room waits
     five seconds for some, and is then asked to try again."""
@@ -535,6 +540,11 @@ class GatewayConfig(ServerConfig):
     `s3.example.org` for `data.s3.example.org`; without it the bucket stands in the path."""
     s3_anonymous: Flag = False
     """Answer requests of S3 that are not signed, as those of a caller who names no user."""
+
+    def check(self) -> None:
+        """Raise ConfigError when there are more processes than any machine has use for."""
+        if self.processes > PROCESSES_MAX:
+            raise ConfigError(f"processes = {self.processes} is more than {PROCESSES_MAX}")
 
 
 def is_safe_url(url: str) -> bool:

@@ -8,6 +8,8 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +30,7 @@ from paxosblock.host.logs import LineForm, LogLevel
 from paxosblock.host.startup import quick_imports
 
 if TYPE_CHECKING:
-    from paxosblock.config import NodeConfig, ServerConfig
+    from paxosblock.config import GatewayConfig, NodeConfig, ServerConfig
 
 
 _LOG_OPTIONS: Final = (
@@ -352,6 +354,12 @@ def datanode(
     help="Listen beyond this machine: what comes and goes is not encrypted, and where the gateway "
     "proves nothing to the cluster, each program is believed the name of its user.",
 )
+@click.option(
+    "--processes",
+    metavar="N",
+    help="Processes that share the ports, for the processors of a machine; also a setting.  "
+    "[default: 1]",
+)
 @_with(_LOG_OPTIONS)
 @click.option("--die-with", type=int, hidden=True)
 @click.pass_obj
@@ -386,26 +394,35 @@ def gateway(
     """
     with quick_imports():
         from paxosblock.config import ClientConfig, GatewayConfig, load_config
+        from paxosblock.gateway.gateway_processes import divide
         from paxosblock.gateway.gateway_server import serve
 
     _set_up(invocation, die_with)
     settings = load_config(GatewayConfig, config, flags=settings_given)
     client = load_config(ClientConfig, config)
-    _begin_log(invocation, f"gateway:{listen.rpartition(':')[2]}", settings)
+    name, alone = f"gateway:{listen.rpartition(':')[2]}", settings.processes == 1
+    _begin_log(invocation, name, settings, batched=alone)
     for each in (listen, s3_listen):
         if each is not None and not settings.https_cert:
             _check_gateway_reach(each, insecure)
     addresses = cluster_addresses(namenodes)
-    serving = serve(
-        settings,
-        client,
-        listen=listen,
-        namenodes=addresses,
-        advertise=advertise,
-        path=path,
-        s3_listen=s3_listen,
-    )
-    _run(invocation, serving)
+    serving = partial(serve, client=client, namenodes=addresses, advertise=advertise)
+    if alone:
+        _run(invocation, serving(settings, listen=listen, path=path, s3_listen=s3_listen))
+    elif (share := divide(settings.processes, listen, s3_listen, path)) is not None:
+        settings = _of_worker(settings, share.number)
+        _begin_log(invocation, f"{name}/{share.number}", settings)
+        ready = share.tell_ready
+        one = serving(settings, listen=share.port, s3_listen=share.s3_port, tell_ready=ready)
+        _run(invocation, one)
+
+
+def _of_worker(settings: GatewayConfig, number: int) -> GatewayConfig:
+    """Return the settings of one worker: a file can be written by one process only."""
+    if not settings.log_file:
+        return settings
+    file = Path(settings.log_file)
+    return replace(settings, log_file=str(file.with_name(f"{file.stem}-{number}{file.suffix}")))
 
 
 def _check_gateway_reach(listen: str, insecure: bool) -> None:
@@ -498,7 +515,9 @@ def _set_up(invocation: Invocation, die_with: int | None) -> None:
         end_with(die_with)
 
 
-def _begin_log(invocation: Invocation, name: str, settings: ServerConfig) -> None:
+def _begin_log(
+    invocation: Invocation, name: str, settings: ServerConfig, *, batched: bool = True
+) -> None:
     from paxosblock.host.logs import RotatedFile, set_up_logs
     from paxosblock.net.calls.call_server import asked
 
@@ -508,7 +527,7 @@ def _begin_log(invocation: Invocation, name: str, settings: ServerConfig) -> Non
         out = RotatedFile(Path(settings.log_file), *bounds)
     if settings.log_format is LineForm.JSON:
         invocation.json = True  # the reason for its end is a line of the log, too
-    set_up_logs(name, settings.log_level, out, settings.log_format, asked)
+    set_up_logs(name, settings.log_level, out, settings.log_format, asked, batched=batched)
 
 
 def _folders(paths: tuple[str, ...]) -> tuple[Path, ...]:

@@ -39,6 +39,7 @@ from paxosblock.net.port.access import Access
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.request_bodies import BodyLimits
 from paxosblock.net.serving import (
+    Port,
     ServingNode,
     open_port,
     publish_address,
@@ -67,22 +68,24 @@ async def serve(
     config: GatewayConfig,
     client: ClientConfig,
     *,
-    listen: str,
+    listen: str | Port,
     namenodes: Sequence[str],
     advertise: str | None = None,
     path: Path | None = None,
-    s3_listen: str | None = None,
+    s3_listen: str | Port | None = None,
+    tell_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a gateway until SIGTERM or SIGINT.
 
     Args:
         client: the settings by which it calls the cluster.
-        listen: host:port; port 0 lets the system choose.
+        listen: host:port, where port 0 lets the system choose; or a port that is shared.
         namenodes: host:port of every NameNode; they need not run yet.
         advertise: host:port by which callers reach it, too.
         path: a folder in which `address` has the address where it listens, and `s3-address` that of
             the door of S3.
-        s3_listen: host:port of the door of S3; None: it has none.
+        s3_listen: the same for the door of S3; None: it has none.
+        tell_ready: is called once it serves.
 
     Raises:
         ConfigError: it cannot listen there, or a setting is wrong.
@@ -101,6 +104,7 @@ async def serve(
     )
     async with running_gateway as node:
         collect_seldom()
+        tell_ready()
         await until_stopped(stop, node, "gateway")
         _log.info("Gateway closes")
 
@@ -110,11 +114,11 @@ async def running(
     config: GatewayConfig,
     client: ClientConfig,
     *,
-    listen: str,
+    listen: str | Port,
     namenodes: Sequence[str],
     advertise: str | None = None,
     path: Path | None = None,
-    s3_listen: str | None = None,
+    s3_listen: str | Port | None = None,
 ) -> AsyncIterator[ServingNode]:
     """Yield a gateway for the length of a `with`. Raises like `serve`."""
     descriptors = raise_limit()
@@ -170,7 +174,7 @@ async def running(
 async def _open(
     stack: contextlib.AsyncExitStack,
     engine: HttpEngine,
-    listen: str,
+    listen: str | Port,
     guard: Guard,
     tls: Tls | None,
 ) -> str:

@@ -119,13 +119,20 @@ def set_up_logs(
     out: TextOutput | None = None,
     form: LineForm = LineForm.TEXT,
     asked: Asked | None = None,
+    *,
+    batched: bool = True,
 ) -> None:
     """Send what this process, which runs `node`, logs to `out`; None: to standard error, with the
     priorities of systemd's journal if it is that.
 
-    `asked` tells for whom a line is; it is called where that is logged.
+    `asked` tells for whom a line is; it is called where that is logged. A process that forks others
+    has one thread, so its lines are not `batched`: they are written where they are logged.
     """
-    handler = BatchHandler(out or sys.stderr, asked)
+    handler: logging.Handler
+    if batched:
+        handler = BatchHandler(out or sys.stderr, asked)
+    else:
+        handler = logging.StreamHandler(out or sys.stderr)
     formatter = JsonFormatter(node) if form is LineForm.JSON else LineFormatter(node)
     journal = out is None and _is_journal(sys.stderr)
     handler.setFormatter(JournalFormatter(formatter) if journal else formatter)

@@ -63,12 +63,26 @@ class MessageFrameKind(enum.IntEnum):
 
 
 _KINDS: Final = {int(kind): kind for kind in MessageFrameKind}
-_NAMES: Final = itertools.count(int.from_bytes(os.urandom(7), "big"))
+
+
+class _CallNames:
+    """Numbers from a random start."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin somewhere else."""
+        self.numbers = itertools.count(int.from_bytes(os.urandom(7), "big"))
+
+
+_NAMES: Final = _CallNames()
+os.register_at_fork(after_in_child=_NAMES.begin)  # else parent and child give the same names
 
 
 def new_name() -> str:
     """Return a name for a call: a random start for each process, then counted."""
-    return f"{next(_NAMES):016x}"
+    return f"{next(_NAMES.numbers):016x}"
 
 
 class MessageFrame(msgspec.Struct, frozen=True, gc=False):

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ from aiohttp import web
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
 from paxosblock.host.whole_file import replace_file
 from paxosblock.net.calls.call_server import SHUTDOWN_S, RpcRouter, add_calls, add_http_calls
-from paxosblock.net.port.accepting import Listener, open_sockets
+from paxosblock.net.port.accepting import Listener, open_sockets, sockets_at
 from paxosblock.net.port.access_server import http_demand
 from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.guard import Guard
@@ -132,10 +133,51 @@ async def listen(
     return await open_port(stack, runner, address, guard, connect, tls=guard.access.tls)
 
 
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port at which this process listens, maybe together with others: its host:port, and the
+    sockets."""
+
+    address: str
+    sockets: tuple[socket.socket, ...]
+
+
+def bind_port(address: str) -> Port:
+    """Listen at `address` (host:port; port 0 lets the system choose) before there is an event loop,
+    so that processes which are forked later share it.
+
+    Raises:
+        ConfigError: this is no address, or it is taken.
+    """
+    host, port = _host_and_port(address)
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    try:
+        sockets = sockets_at(socket.getaddrinfo(_place(host), port, type=kind, flags=flags))
+    except OSError as error:
+        raise _not_there(address, error) from error
+    return Port(f"{host}:{sockets[0].getsockname()[1]}", tuple(sockets))
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"'{address}' is not an address to listen at: host:port")
+    return host, int(port)
+
+
+def _place(host: str) -> str | None:
+    """Return the host as `getaddrinfo` reads it: None for all addresses of the machine."""
+    return host.strip("[]") or None
+
+
+def _not_there(address: str, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot listen at {address}: {(error.strerror or str(error)).lower()}")
+
+
 async def open_port(
     stack: contextlib.AsyncExitStack,
     runner: web.BaseRunner,
-    address: str,
+    address: str | Port,
     guard: Guard,
     connect: Callable[[web.Server, HeadWatch, Slot], HttpConnection],
     *,
@@ -143,20 +185,20 @@ async def open_port(
 ) -> str:
     """Let `runner` answer requests at `address` until `stack` closes, each connection by what
     `connect` makes for it, and in `tls` if there is any. Returns and raises as `listen`."""
-    host, colon, port = address.rpartition(":")
-    if not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise ConfigError(f"'{address}' is not an address to listen at: host:port")
+    host, port = _host_and_port(address.address if isinstance(address, Port) else address)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     server = runner.server
     assert server is not None, "it is set up"
     heads = HeadWatch(guard.head_timeout_s, guard.refusals)
     stack.callback(heads.close)
-    try:
-        sockets = await open_sockets(host.strip("[]") or None, int(port))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"cannot listen at {address}: {reason}") from error
+    if isinstance(address, Port):
+        sockets = [*address.sockets]
+    else:
+        try:
+            sockets = await open_sockets(_place(host), port)
+        except OSError as error:
+            raise _not_there(address, error) from error
     listener = Listener(
         sockets,
         guard.admission,
@@ -164,6 +206,7 @@ async def open_port(
         lambda slot: connect(server, heads, slot),
         tls=tls,
         handshake_s=guard.head_timeout_s,
+        shared=isinstance(address, Port),
     )
     stack.push_async_callback(listener.close)
     real = f"{host}:{listener.port}"
@@ -172,7 +215,10 @@ async def open_port(
 
 
 def publish_address(
-    stack: contextlib.AsyncExitStack, folder: Path, address: str, name: str = ADDRESS_FILE
+    stack: contextlib.AsyncExitStack | contextlib.ExitStack,
+    folder: Path,
+    address: str,
+    name: str = ADDRESS_FILE,
 ) -> None:
     """Write `address` to a file in `folder`, where it stays until `stack` closes.
 

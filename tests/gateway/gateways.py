@@ -61,6 +61,10 @@ class RunningGateway:
         """Those whom a program believes, where it speaks TLS."""
 
     @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
     def log(self) -> str:
         return (self._folder / "log").read_text()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -13,6 +14,7 @@ from paxosblock.net.message_frames import (
     MessageFrame,
     MessageFrameKind,
     MessageFrames,
+    new_name,
     pack,
 )
 
@@ -104,3 +106,16 @@ def test_a_connection_may_take_shorter_frames_only() -> None:
     frames.feed(pack(MessageFrameKind.ONE_WAY, 0, bytes(longest + 1))[:HEADER_BYTES])
     with pytest.raises(ProtocolError, match="no frame of a message begins with"):
         frames.next()
+
+
+def test_a_process_that_is_forked_gives_other_names_to_calls() -> None:
+    """Else a NameNode would take the change of one for a repeated change of the other."""
+    heard, told = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.write(told, new_name().encode())
+        os._exit(0)
+    os.close(told)
+    with os.fdopen(heard, "rb") as names:
+        forked = int(names.read(), 16)
+    os.waitpid(pid, 0)
+    assert abs(forked - int(new_name(), 16)) > 1

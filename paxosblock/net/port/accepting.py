@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from paxosblock.errors import AccessDeniedError
@@ -54,14 +54,18 @@ class Listener:
         *,
         tls: Tls | None = None,
         handshake_s: float = HANDSHAKE_S,
+        shared: bool = False,
     ) -> None:
         """`sockets` listen already, and are closed with this. Where they speak `tls`, a connection
-        has `handshake_s` to begin."""
+        has `handshake_s` to begin. Where they are `shared` with other processes, connections are
+        accepted one at a time, so that the first process does not take all that come together.
+        """
         self._sockets = sockets
         self._admission = admission
         self._refusals = refusals
         self._make_protocol = make_protocol
         self._tls, self._handshake_s = tls, handshake_s
+        self._together = 1 if shared else ACCEPTED_TOGETHER
         self._loop = asyncio.get_running_loop()
         self._beginning: set[asyncio.Task[None]] = set()
         self._greeting: set[_Greeting] = set()
@@ -91,7 +95,7 @@ class Listener:
         self._loop.add_reader(listening, self._accept_some, listening)
 
     def _accept_some(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTED_TOGETHER):
+        for _ in range(self._together):
             try:
                 accepted, place = listening.accept()
             except (BlockingIOError, InterruptedError):
@@ -257,7 +261,13 @@ async def open_sockets(host: str | None, port: int) -> list[socket.socket]:
         OSError: it has none, or the port is taken.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return sockets_at(
+        await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    )
+
+
+def sockets_at(found: Iterable[tuple[Any, ...]]) -> list[socket.socket]:
+    """Return sockets that listen where `getaddrinfo` found. Raises as `open_sockets`."""
     sockets: list[socket.socket] = []
     try:
         for family, kind, protocol, _, place in dict.fromkeys(found):
