@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from paxosblock.api.ownership import AclStatus
     from paxosblock.api.quota import QuotaUsage
     from paxosblock.api.reports import StorageReport
-    from paxosblock.api.snapshot_calls import SnapshotStatus
+    from paxosblock.api.snapshot_calls import Difference, SnapshotDifference, SnapshotStatus
     from paxosblock.api.status import (
         ClusterRoom,
         ClusterStatus,
         NameNodeStatus,
         NodeStatus,
+        PastStatus,
         ReplicationStatus,
         SafeModeStatus,
     )
@@ -167,6 +168,7 @@ __all__ = [
     "DataNode",
     "DeadlineError",
     "Delete",
+    "Difference",
     "DirectoryNotEmptyError",
     "Durability",
     "ExistsError",
@@ -206,6 +208,7 @@ __all__ = [
     "Operation",
     "Outcome",
     "OutcomeUnknownError",
+    "PastStatus",
     "PaxosBlockError",
     "PermissionDeniedError",
     "ProtocolError",
@@ -225,6 +228,7 @@ __all__ = [
     "SetOwner",
     "SetPermission",
     "SetTimes",
+    "SnapshotDifference",
     "SnapshotStatus",
     "SpaceQuotaError",
     "StorageError",
@@ -294,6 +298,7 @@ __getattr__, __dir__ = lazy_names(
         "DeadlineError": "paxosblock.errors",
         "Delete": "paxosblock.api.transaction",
         "DirectoryNotEmptyError": "paxosblock.errors",
+        "Difference": "paxosblock.api.snapshot_calls",
         "Durability": "paxosblock.protocol.types",
         "ExistsError": "paxosblock.errors",
         "FencedError": "paxosblock.errors",
@@ -324,6 +329,7 @@ __getattr__, __dir__ = lazy_names(
         "NodeEntry": "paxosblock.local.cluster_folder",
         "NodeKind": "paxosblock.local.cluster_folder",
         "NodeStatus": "paxosblock.api.status",
+        "PastStatus": "paxosblock.api.status",
         "NotDirectoryError": "paxosblock.errors",
         "NotFoundError": "paxosblock.errors",
         "NotLeaderError": "paxosblock.errors",
@@ -351,6 +357,7 @@ __getattr__, __dir__ = lazy_names(
         "SetOwner": "paxosblock.api.transaction",
         "SetPermission": "paxosblock.api.transaction",
         "SetTimes": "paxosblock.api.transaction",
+        "SnapshotDifference": "paxosblock.api.snapshot_calls",
         "SnapshotStatus": "paxosblock.api.snapshot_calls",
         "SpaceQuotaError": "paxosblock.errors",
         "StorageError": "paxosblock.errors",
