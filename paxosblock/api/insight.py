@@ -199,7 +199,8 @@ class DoorStatus(msgspec.Struct, frozen=True):
 
 class GatewayStatus(msgspec.Struct, frozen=True):
     """One gateway as it sees itself. It keeps connections for `users`; `under_way_bytes` of at most
-    `room_bytes` are on their way through it. Callers `prove` who they are, or claim it."""
+    `room_bytes` are on their way through it. Callers `prove` who they are, or claim it. Of several
+    `processes` it is the one with the number `worker`, and tells of itself alone."""
 
     doors: tuple[DoorStatus, ...]
     namenodes: tuple[str, ...]
@@ -208,6 +209,8 @@ class GatewayStatus(msgspec.Struct, frozen=True):
     under_way_bytes: int
     room_bytes: int
     proves: bool
+    worker: int = 1
+    processes: int = 1
 
 
 LIST_WRITERS = Method("writers", ListWriters, Writers)

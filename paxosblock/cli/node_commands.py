@@ -410,11 +410,10 @@ def gateway(
     if alone:
         _run(invocation, serving(settings, listen=listen, path=path, s3_listen=s3_listen))
     elif (share := divide(settings.processes, listen, s3_listen, path)) is not None:
-        settings = _of_worker(settings, share.number)
-        _begin_log(invocation, f"{name}/{share.number}", settings)
-        ready = share.tell_ready
-        one = serving(settings, listen=share.port, s3_listen=share.s3_port, tell_ready=ready)
-        _run(invocation, one)
+        settings = _of_worker(settings, share.worker.number)
+        _begin_log(invocation, f"{name}/{share.worker.number}", settings)
+        one = partial(serving, settings, listen=share.port, s3_listen=share.s3_port)
+        _run(invocation, one(worker=share.worker, tell_ready=share.tell_ready))
 
 
 def _of_worker(settings: GatewayConfig, number: int) -> GatewayConfig:

@@ -26,6 +26,7 @@ from paxosblock.gateway.door_figures import DoorFigures
 from paxosblock.gateway.exchange import Answer, Exchange
 from paxosblock.gateway.user_clients import UserClients
 from paxosblock.gateway.who_asks import Identification
+from paxosblock.gateway.worker_metrics import Worker
 from paxosblock.net.calls.own_calls import PATIENCE_S
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.guard import Guard
@@ -101,8 +102,9 @@ def status_of(
     budget: Budget,
     guard: Guard,
     who: Identification,
+    worker: Worker,
 ) -> GatewayStatus:
-    """Return what a gateway knows of itself."""
+    """Return what a gateway, or one `worker` of it, knows of itself."""
     return GatewayStatus(
         tuple(each.status for each in doors if each.address),
         tuple(namenodes),
@@ -111,6 +113,8 @@ def status_of(
         budget.held_bytes,
         budget.size_bytes,
         who.proves,
+        worker.number,
+        worker.count,
     )
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from paxosblock.errors import ConfigError
 from paxosblock.gateway.gateway_server import S3_ADDRESS_FILE
+from paxosblock.gateway.worker_metrics import Worker, open_lines
 from paxosblock.host.logs import facts
 from paxosblock.host.startup import collect_seldom
 from paxosblock.host.workers import Workers
@@ -22,9 +24,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A worker's part of a gateway: its number, and the ports at which all workers listen."""
+    """A worker's part of a gateway, and the ports at which all workers listen."""
 
-    number: int
+    worker: Worker
     port: Port
     s3_port: Port | None
     tell_ready: Callable[[], None]
@@ -42,11 +44,15 @@ def divide(count: int, listen: str, s3_listen: str | None, path: Path | None) ->
         In each worker what it has; None in this process, once all have ended.
 
     Raises:
-        ConfigError: it cannot listen there.
+        ConfigError: it cannot listen there, or there are too few descriptors.
         StorageError: an address cannot be written.
         SystemExit: a worker did not start, and has told why.
     """
     ports = bind_port(listen), None if s3_listen is None else bind_port(s3_listen)
+    try:
+        lines = open_lines(count)
+    except OSError as error:
+        raise ConfigError(f"processes = {count}: {error.strerror}") from error
     collect_seldom()  # what is there now no worker looks at, or writes to: it stays shared
     workers = Workers(count)
     if (number := workers.start()) is None:
@@ -58,4 +64,4 @@ def divide(count: int, listen: str, s3_listen: str | None, path: Path | None) ->
             _log.info("Gateway watches its workers", extra=told)
             if (number := workers.watch()) is not None:
                 stack.pop_all()  # the files are the parent's
-    return None if number is None else Share(number, *ports, workers.tell_ready)
+    return None if number is None else Share(Worker(number, lines), *ports, workers.tell_ready)

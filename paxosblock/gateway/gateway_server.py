@@ -29,6 +29,7 @@ from paxosblock.gateway.s3.s3_door import failure as s3_failure
 from paxosblock.gateway.user_clients import UserClients
 from paxosblock.gateway.webhdfs.webhdfs_door import WebHdfsDoor, failure
 from paxosblock.gateway.who_asks import Identification
+from paxosblock.gateway.worker_metrics import ALONE, Worker
 from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
@@ -39,6 +40,7 @@ from paxosblock.net.port.access import Access
 from paxosblock.net.port.guard import Guard
 from paxosblock.net.port.request_bodies import BodyLimits
 from paxosblock.net.serving import (
+    ADDRESS_FILE,
     Port,
     ServingNode,
     open_port,
@@ -73,6 +75,7 @@ async def serve(
     advertise: str | None = None,
     path: Path | None = None,
     s3_listen: str | Port | None = None,
+    worker: Worker = ALONE,
     tell_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a gateway until SIGTERM or SIGINT.
@@ -85,6 +88,7 @@ async def serve(
         path: a folder in which `address` has the address where it listens, and `s3-address` that of
             the door of S3.
         s3_listen: the same for the door of S3; None: it has none.
+        worker: which of several it is.
         tell_ready: is called once it serves.
 
     Raises:
@@ -101,6 +105,7 @@ async def serve(
         advertise=advertise,
         path=path,
         s3_listen=s3_listen,
+        worker=worker,
     )
     async with running_gateway as node:
         collect_seldom()
@@ -119,6 +124,7 @@ async def running(
     advertise: str | None = None,
     path: Path | None = None,
     s3_listen: str | Port | None = None,
+    worker: Worker = ALONE,
 ) -> AsyncIterator[ServingNode]:
     """Yield a gateway for the length of a `with`. Raises like `serve`."""
     descriptors = raise_limit()
@@ -126,8 +132,7 @@ async def running(
     limits = BodyLimits(config.request_memory_bytes, config.idle_stream_s)
     guard = Guard.bounded(config, descriptors // 2, limits)  # each may open one to a DataNode
     async with contextlib.AsyncExitStack() as stack:
-        ahead_bytes = min(client.prefetch_size, READ_AHEAD_BYTES)
-        shared = replace(client, prefetch_size=ahead_bytes)
+        shared = replace(client, prefetch_size=min(client.prefetch_size, READ_AHEAD_BYTES))
         clients = UserClients(namenodes, shared, config.users_kept)
         stack.push_async_callback(clients.close)
         metrics = NodeMetrics("gateway")
@@ -146,29 +151,38 @@ async def running(
             budget=budget,
             guard=guard,
             who=who,
+            worker=worker,
         )
-        site = Site.of_gateway(
-            advertise or client.host, GatewayCalls(status, config, rpc), rpc.access.scheme
-        )
+        calls = GatewayCalls(status, config, rpc)
+        site = Site.of_gateway(advertise or client.host, calls, rpc.access.scheme)
         pages = GatewayPages(site, config.page, who)
-        doors = Doors(clients, who, budget, metrics=metrics, figures=figures, pages=pages)
+        doors = Doors(
+            clients, who, budget, metrics=metrics, figures=figures, pages=pages, worker=worker
+        )
+        await stack.enter_async_context(worker.telling(metrics.page))
         guard.names.add([advertise] if advertise else [])
         engine = HttpEngine(doors.answer, failure, config.idle_stream_s)
         address = await _open(stack, engine, listen, guard, tls)
         figures[WEBHDFS].address = figures[OWN].address = address
         if s3_listen is not None:
             s3 = S3Door(clients, who, budget, config, _key_maker(client, who))
-            s3_answers = figures[S3].counting(s3.answer)
-            s3_engine = HttpEngine(s3_answers, s3_failure, config.idle_stream_s)
+            s3_engine = HttpEngine(
+                figures[S3].counting(s3.answer), s3_failure, config.idle_stream_s
+            )
             s3_address = await _open(stack, s3_engine, s3_listen, guard, s3_tls)
             figures[S3].address = s3_address
-            if path is not None:
-                publish_address(stack, path, s3_address, S3_ADDRESS_FILE)
-            _log.info("Gateway serves S3", extra=facts(address=s3_address))
-        if path is not None:
-            publish_address(stack, path, address)
-        _log.info("Gateway serves", extra=facts(address=address))
+            _tell(stack, path, s3_address, S3_ADDRESS_FILE, "Gateway serves S3")
+        _tell(stack, path, address, ADDRESS_FILE, "Gateway serves")
         yield ServingNode(address, _never)
+
+
+def _tell(
+    stack: contextlib.AsyncExitStack, path: Path | None, address: str, file: str, words: str
+) -> None:
+    """Say where a door is, in a file of the folder `path`, if there is one, and in the log."""
+    if path is not None:
+        publish_address(stack, path, address, file)
+    _log.info(words, extra=facts(address=address))
 
 
 async def _open(
@@ -240,9 +254,10 @@ class Doors:
         metrics: NodeMetrics,
         figures: Mapping[str, DoorFigures],
         pages: GatewayPages,
+        worker: Worker = ALONE,
     ) -> None:
         self._webhdfs = WebHdfsDoor(clients, identification, budget)
-        self._metrics = metrics
+        self._metrics, self._worker = metrics, worker
         self._pages = pages
         self._by_webhdfs = figures[WEBHDFS].counting(self._webhdfs.answer)
         self._by_own = figures[OWN].counting(self._own)
@@ -263,7 +278,8 @@ class Doors:
             typed = {"Content-Type": "application/json"}
             return Answer(HTTPStatus.OK, msgspec.json.encode(state), typed)
         if method == "GET" and path == "/metrics":
-            return Answer(HTTPStatus.OK, self._metrics.page(), {"Content-Type": CONTENT_TYPE})
+            page = await self._worker.page_of_all(self._metrics.page)
+            return Answer(HTTPStatus.OK, page, {"Content-Type": CONTENT_TYPE})
         if self._pages.has(path):
             return await self._pages.answer(exchange)
         return failure(HTTPStatus.NOT_FOUND, "there is no door: ask for /webhdfs/v1/PATH?op=...")

@@ -7,7 +7,7 @@ runs. The instruments are prometheus_client's own; asking one to count costs les
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -112,6 +112,30 @@ class NodeMetrics:
             self._pages -= 1
             self._page = self.render()
         return self._page
+
+
+def labelled(label: str, pages: Mapping[str, bytes]) -> bytes:
+    """Return one page of the pages of several processes, all with the same instruments: each number
+    has a label, whose value says from which page it is.
+    """
+    families: dict[str, list[str]] = {}
+    for value, page in pages.items():
+        family: list[str] = []
+        for line in page.decode().splitlines():
+            if line.startswith("# HELP "):
+                family = families.setdefault(line, [])
+            elif line.startswith("#"):
+                if not family:
+                    family.append(line)  # its type
+            else:
+                name, braced, rest = line.partition("{")
+                if not braced:
+                    name, _, rest = line.partition(" ")
+                    rest = f"}} {rest}"
+                own = f'{label}="{value}"' + ("," if braced else "")
+                family.append(f"{name}{{{own}{rest}")
+    lines = [line for about, family in families.items() for line in (about, *family)]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 @dataclass(frozen=True)

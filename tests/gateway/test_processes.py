@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from paxosblock import Client, LocalCluster
 from paxosblock.host.process import identify
@@ -50,6 +52,38 @@ def test_both_doors_answer_at_one_port_for_two_processes(
     s3: Any = s3_client(gateway.s3_url)
     s3.put_object(Bucket=home[1:], Key="s3", Body=DATA)
     assert content(fs, f"{home}/s3") == DATA
+
+
+def test_metrics_are_those_of_all_workers_and_a_page_says_whose_it_is(
+    gateway: RunningGateway, home: str
+) -> None:
+    """Whichever is asked: numbers that jumped from one to the other would be of no use."""
+
+    def made() -> list[float]:
+        return [
+            sample.value
+            for family in text_string_to_metric_families(
+                gateway.send("GET", "/metrics").body.decode()
+            )
+            for sample in family.samples
+            if sample.name == "paxosblock_gateway_requests_total"
+            and sample.labels["door"] == "webhdfs"
+            and sample.labels["status"] == "200"
+        ]
+
+    def pids() -> int:
+        page = gateway.send("GET", "/metrics").body.decode()
+        assert page.count("# TYPE process_open_fds gauge") == 1
+        return len(re.findall(r'^process_open_fds{worker="[12]"} \d', page, re.M))
+
+    wait_until(lambda: pids() == 2, what="both workers")
+    before = sum(made())
+    for _ in range(20):
+        assert gateway.ask("GET", home, "GETFILESTATUS").status == 200
+    wait_until(lambda: sum(made()) == before + 20, what="all requests to be counted")
+    status = gateway.send("GET", "/page.json").json["status"]
+    assert (status["processes"], status["worker"] in (1, 2)) == (2, True)
+    assert b"of 2 answers" in gateway.send("GET", "/").body
 
 
 def test_a_worker_that_is_killed_is_started_again_and_requests_go_on(
