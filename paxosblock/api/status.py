@@ -95,13 +95,16 @@ class ClusterRoom(msgspec.Struct, frozen=True):
 
 
 class PastStatus(msgspec.Struct, frozen=True):
-    """The cost of what snapshots keep: `records` of names, files and their places that were
-    replaced or removed since, and the `bytes` of replicas that no file of today has. A snapshot
-    that ended counts until all that only it showed is gone."""
+    """The cost of what snapshots and the window of history keep: `records` of names, files and
+    their places that were replaced or removed since, and the `bytes` of replicas that no file of
+    today has. A snapshot that ended counts until all that only it showed is gone."""
 
     snapshots: int = 0
     records: int = 0
     bytes: int = 0
+    since_s: float = 0.0
+    """The time at which the window of history begins, in seconds since the epoch; 0: there is none.
+    """
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

@@ -103,7 +103,7 @@ def report(invocation: Invocation) -> None:
     were started are shown. The line "Replicas" appears while blocks lack replicas: it counts the
     blocks that wait for a copy or are being copied, that are missing (no readable replica is left),
     that have a damaged replica, and that are being written with too few replicas. The line
-    "Snapshots" appears while there are any, and says what only they keep. The line "Restored"
+    "Snapshots", or "History" where it is kept, says what only the past keeps. The line "Restored"
     appears after `admin restore`, until DataNodes have told of every block. Safe mode is shown
     while it is on; nothing is copied or taken away then, see `admin safemode`. A DataNode that
     is to leave is shown with its progress, see `admin leaving`. With --json the last line is
@@ -149,8 +149,8 @@ def _say_of_blocks(invocation: Invocation, seen: ClusterStatus) -> None:
         waits = "waits" if seen.to_learn == 1 else "wait"
         whose = f"{counted(seen.to_learn, 'block')} of the backup {waits}"
         invocation.say(f"Restored  {whose} until its DataNodes have told what became of it")
-    if seen.past.snapshots:
-        invocation.say(f"Snapshots {describe_past(seen.past)}")
+    if seen.past.snapshots or seen.past.since_s:
+        invocation.say(describe_past(seen.past))
 
 
 @dataclass(frozen=True, slots=True)

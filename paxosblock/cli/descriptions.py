@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 from paxosblock.api.care import AdminStatus
 from paxosblock.api.status import ClusterStatus, NodeStatus, PastStatus, ReplicationStatus
@@ -54,10 +55,14 @@ def describe_cluster(seen: ClusterStatus) -> str:
 
 
 def describe_past(past: PastStatus) -> str:
-    """Return what snapshots keep."""
+    """Return what the past keeps."""
     records = counted(past.records, "record")
     size = human_size(past.bytes)
-    return f"{past.snapshots}, which keep {records} of names and files, and {size} of replicas"
+    what = f"{records} of names and files, and {size} of replicas"
+    if not past.since_s:
+        return f"Snapshots {past.snapshots}, which keep {what}"
+    since = datetime.fromtimestamp(past.since_s).isoformat(" ", "seconds")
+    return f"History   since {since} and {counted(past.snapshots, 'snapshot')}, which keep {what}"
 
 
 def describe_replication(seen: ReplicationStatus) -> str:

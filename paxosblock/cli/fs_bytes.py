@@ -26,10 +26,10 @@ from paxosblock.base.units import KIB, MIB
 from paxosblock.cli.descriptions import shortfall
 from paxosblock.cli.fs_names import (
     AT,
-    as_of,
     for_each_path,
     list_all,
     matching,
+    paths_at,
     status_of,
     target_is_directory,
     the_one,
@@ -574,7 +574,7 @@ def cat(invocation: Invocation, *, at: str, paths: tuple[str, ...]) -> None:
             with invocation.client.open(path) as file:
                 _copy_decided(file, out)
 
-        for_each_path(invocation, as_of(invocation, at, paths), copy)
+        for_each_path(invocation, paths_at(invocation, at, paths), copy)
 
 
 @click.command(cls=Verb)

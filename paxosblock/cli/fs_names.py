@@ -27,14 +27,13 @@ from paxosblock.api.namenode import (
     PathRequest,
     RenamePath,
 )
-from paxosblock.api.snapshot_calls import REVISION, SNAPSHOT_DIRECTORY
-from paxosblock.base.units import parse_duration
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
+from paxosblock.client.names.as_of import as_of
 from paxosblock.client.names.glob_pattern import is_pattern
 from paxosblock.client.names.walk import base_name, glob, join, pages, walk
-from paxosblock.errors import ConfigError, NotFoundError
+from paxosblock.errors import NotFoundError
 
 
 def status_of(invocation: Invocation, path: str) -> FileStatus:
@@ -81,36 +80,22 @@ AT: Final = click.option(
     "--at",
     metavar="TIME",
     default="",
-    help="As it was then, where a history is kept: so long ago, as 2h, or 2026-03-01T12:00.",
+    help="As it was then, where a history is kept: 2h (ago), 2026-03-01T12:00, or @REVISION.",
 )
 
 
-def as_of(invocation: Invocation, at: str, written: Sequence[str]) -> tuple[str, ...]:
+def paths_at(invocation: Invocation, at: str, written: Sequence[str]) -> tuple[str, ...]:
     """Return paths at which what was there at a time is read; `at` "": as it is.
 
     Raises:
         NotFoundError: no history is kept, or it begins later.
-        UserError: the time is none, or has not come yet.
+        InvalidRequestError: the time is none, or has not come yet.
     """
     if not at:
         return tuple(written)
-    name = f"/{SNAPSHOT_DIRECTORY}/{REVISION}t{_seconds_of(at):.3f}"
-    stem = status_of(invocation, name).path
-    return tuple(f"{stem}{path if path != '/' else ''}" for path in map(invocation.path, written))
-
-
-def _seconds_of(at: str) -> float:
-    now_s = time.time()
-    try:
-        at_s = now_s - parse_duration(at)
-    except ConfigError:
-        try:
-            at_s = datetime.fromisoformat(at).timestamp()
-        except ValueError:
-            raise UserError(at, "is no time: write it as 2h, or as 2026-03-01T12:00") from None
-    if at_s > now_s:
-        raise UserError(at, "is in the future")
-    return at_s
+    paths = [invocation.path(path) for path in written]  # a URL names the cluster
+    of_one_moment = base_name(status_of(invocation, as_of("/", at)).path)
+    return tuple(as_of(path, of_one_moment) for path in paths)
 
 
 def the_one(invocation: Invocation, written: str) -> str:
@@ -202,7 +187,7 @@ def ls(
             invocation.say(f"Found {len(entries)} items")
         return _print_entries(invocation, entries, human, only_paths)
 
-    for_each_path(invocation, as_of(invocation, at, paths or ("/",)), show)
+    for_each_path(invocation, paths_at(invocation, at, paths or ("/",)), show)
 
 
 def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[float, str]]:

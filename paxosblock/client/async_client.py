@@ -55,10 +55,11 @@ from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
 from paxosblock.client.copies.copy_calls import AsyncCopies
+from paxosblock.client.names.as_of import When, as_of
 from paxosblock.client.names.below import below_at_once, content_summaries, content_summary
 from paxosblock.client.names.snapshot_verbs import AsyncSnapshots
 from paxosblock.client.names.url import cluster_addresses
-from paxosblock.client.names.walk import glob, pages, walk
+from paxosblock.client.names.walk import base_name, glob, pages, walk
 from paxosblock.client.names.watch import watcher
 from paxosblock.client.opening import opening
 from paxosblock.client.reading.file_checksum import FileChecksum, file_checksum
@@ -264,6 +265,7 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
         mode: str = "rb",
         *,
         consistency: Consistency | str = Consistency.QUORUM,
+        at: When | None = None,
     ) -> AsyncFileReader:
         """Read a file: `async with fs.open(path) as f`.
 
@@ -275,10 +277,12 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
             mode: "rb", or "r", which means the same; `create` and `append` write.
             consistency: how to read the length of a last block under construction: "quorum" (R2) or
                 "all" (R1, the seed's read: every replica must answer).
+            at: read it as it was then, where a history is kept: seconds since the epoch, a
+                `datetime`, "2026-03-01T12:00", "2h" (ago), or a revision, "@4711".
 
         Raises:
-            NotFoundError, IsDirectoryError: there is no file at `path`.
-            InvalidRequestError: another mode.
+            NotFoundError, IsDirectoryError: there is no file at `path`; or no history of then.
+            InvalidRequestError: another mode; `at` is no time, or in the future.
         """
         if mode not in READ_MODES:
             raise InvalidRequestError(
@@ -287,7 +291,7 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
             )
         how = consistency_of(consistency)
         patience_s = min(OPEN_PATIENCE_S, self.config.retry_for_s)
-        path = text_of(path)
+        path = as_of(path, at)
         found = await readable_file(self._session, path, how, patience_s)
         return AsyncFileReader(self._session, path, found, how)
 
@@ -339,25 +343,30 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
 
     # -- names ----------------------------------------------------------------------------------
 
-    async def stat(self, path: AnyPath) -> FileStatus:
-        """Look a path up. `size` counts only finalized blocks while the file is `open`."""
-        return await self._session.namenodes.call(STAT, PathRequest(text_of(path)))
+    async def stat(self, path: AnyPath, *, at: When | None = None) -> FileStatus:
+        """Look a path up. `size` counts only finalized blocks while the file is `open`. `at`: as it
+        was then, as for `open`; `path` of the answer is the one at which that is read."""
+        return await self._session.namenodes.call(STAT, PathRequest(as_of(path, at)))
 
-    async def exists(self, path: AnyPath) -> bool:
-        """True if there is a file or directory at `path`."""
+    async def exists(self, path: AnyPath, *, at: When | None = None) -> bool:
+        """True if there is a file or directory at `path`, or was `at` a time, as for `open`. It is
+        not known, a NotFoundError, where no history of then is kept."""
+        if at is not None:
+            path = as_of(path, base_name(await self.as_of(at)))
         try:
             await self.stat(path)
         except (NotFoundError, NotDirectoryError):
             return False
         return True
 
-    async def ls(self, path: AnyPath) -> list[FileStatus]:
-        """Return the entries of a directory in order of name; for a file, the file itself.
+    async def ls(self, path: AnyPath, *, at: When | None = None) -> list[FileStatus]:
+        """Return the entries of a directory in order of name; for a file, the file itself. `at`:
+        as it was then, as for `open`; they have the paths at which that is read.
 
         They are the entries at one time, even where there are too many for one answer, unless names
         in the directory change faster than it can be listed.
         """
-        return [entry async for page in self.pages(path) for entry in page.entries]
+        return [entry async for page in self.pages(as_of(path, at)) for entry in page.entries]
 
     def pages(
         self, path: AnyPath, after: str = "", *, one_state: bool = True
@@ -381,7 +390,9 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
 
         return pages(ask, text_of(path), after, one_state=one_state)
 
-    def walk(self, path: AnyPath, *, one_state: bool = False) -> AsyncIterator[FileStatus]:
+    def walk(
+        self, path: AnyPath, *, one_state: bool = False, at: When | None = None
+    ) -> AsyncIterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
         `ls` shows it, in order of name. If `path` is a file, yield that file.
 
@@ -390,13 +401,14 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
         Args:
             one_state: yield all of it as it was at one moment. The NameNode that leads keeps that
                 for 30 s after each part of some 2,000 names that it is asked for.
+            at: as it was then, all at that moment, as for `open` and `ls`.
 
         Raises:
             NotFoundError: nothing is at `path`.
             PermissionDeniedError: a directory may not be read.
             NotReadyError: with `one_state`, the moment is no longer kept.
         """
-        path = text_of(path)
+        path = as_of(path, at)
         return below_at_once(self._list_subtree, path) if one_state else walk(self, path)
 
     async def content_summary(self, path: AnyPath) -> ContentSummary:

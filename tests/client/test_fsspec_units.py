@@ -35,6 +35,9 @@ from paxosblock.protocol.types import Durability
         ("x/y", {}, "/x/y"),
         ("", {}, "/"),
         ("paxosblock://[::1]:5/x*[ab]?", {"namenodes": "[::1]:5"}, "/x*[ab]?"),
+        ("paxosblock://a:1/x/?at=@7", {"namenodes": "a:1"}, "/.snapshot/@7/x"),
+        ("paxosblock:///x?at=@7", {}, "/.snapshot/@7/x"),
+        ("/x?at=@7", {}, "/x?at=@7"),
     ],
 )
 def test_a_url_is_a_cluster_and_a_path(url: str, options: dict[str, str], path: str) -> None:

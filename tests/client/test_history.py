@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import chain
 
+import fsspec
+import pyarrow as pa
 import pytest
 
 from paxosblock.base.units import KIB
+from paxosblock.cli.main import run
 from paxosblock.client.blocking.sync import Client
+from paxosblock.client.spark.source import infer_schema, make_reader
+from paxosblock.client.spark.source_options import Use, parse_options
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ExistsError,
@@ -86,6 +94,61 @@ def test_what_was_deleted_is_read_as_it_was_and_comes_back(
     fs.undelete("/data/table/5000")
     assert read(fs, "/data/table/5000") == content("5000", 0, 5000)
     check(fs, f"{then}/data/table")
+
+
+def test_each_way_in_reads_what_was_there_at_a_time(
+    fs: Client, cluster: LocalCluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("a", b"1\n2\n"), ("b", b"3\n")):
+        with fs.create(f"/ways/{name}.txt") as out:
+            out.write(text)
+    at_s = now_with(fs, "/ways/b.txt")
+    at = datetime.fromtimestamp(at_s, UTC).isoformat()
+    with fs.append("/ways/a.txt") as out:
+        out.write(b"more\n")
+    fs.delete("/ways/b.txt")
+    names = ["a.txt", "b.txt"]
+    for when in (at_s, at, fs.as_of(at).rpartition("/")[2]):
+        with fs.open("/ways/a.txt", at=when) as file:
+            assert file.read() == b"1\n2\n"
+        assert [each.name for each in fs.ls("/ways", at=when)] == names
+        assert [each.name for each in fs.walk("/ways", at=when)] == names
+        assert [each.name for each in fs.walk("/ways", at=when, one_state=True)] == names
+        assert fs.stat("/ways/a.txt", at=when).size == 4
+        assert fs.exists("/ways/b.txt", at=when)
+        assert not fs.exists("/ways/c.txt", at=when)
+    assert not fs.exists("/ways/b.txt")
+    with pytest.raises(NotFoundError, match="before the history"):
+        fs.exists("/ways/b.txt", at=1000.0)
+    url = f"{cluster.url}/ways/b.txt?at={at}"
+    with fsspec.open(url) as opened:
+        assert opened.read() == b"3\n"
+    assert fsspec.filesystem("paxosblock", namenodes=cluster.addresses).exists(url)
+    run(["fs", "cat", url])
+    assert capfd.readouterr().out == "3\n"
+    run(["fs", "ls", "-C", f"{cluster.url}/ways", "--at", at])
+    assert capfd.readouterr().out.count("\n") == 2
+    run(["admin", "report", "--namenodes", cluster.addresses[0]])
+    report = capfd.readouterr().out
+    assert re.search(r"\nHistory   since 2\S+ \S+ and 0 snapshots, which keep \d+ records", report)
+
+
+def test_a_table_is_read_by_spark_as_it_was(fs: Client, cluster: LocalCluster) -> None:
+    for name in ("a", "b"):
+        with fs.create(f"/table/{name}.txt") as out:
+            out.write(name.encode() * 10 + b"\n")
+    at_s = now_with(fs, "/table/b.txt")
+    fs.delete("/table/a.txt")
+    fs.truncate("/table/b.txt", 5)
+    written = {"path": f"{cluster.url}/table", "fileFormat": "text"}
+    at = datetime.fromtimestamp(at_s, UTC).isoformat()
+    for options, wanted in ((written, ["bbbbb"]), (written | {"asOf": at}, ["a" * 10, "b" * 10])):
+        planned = parse_options(options, Use.READ)
+        reader = make_reader(infer_schema(parse_options(options, Use.READS)), planned)
+        tasks = (reader.read(partition) for partition in reader.partitions())
+        batches: Iterator[pa.RecordBatch] = chain.from_iterable(tasks)
+        lines = chain.from_iterable(batch["value"].to_pylist() for batch in batches)
+        assert sorted(lines) == wanted
 
 
 def test_what_cannot_come_back_is_refused(fs: Client) -> None:

@@ -18,6 +18,8 @@ from paxosblock.errors import ConfigError
         ("paxosblock://[::1]:5/x", ("[::1]:5",), "/x"),
         ("paxosblock://[::1]/x", ("[::1]:9870",), "/x"),
         ("a:1,b:2", ("a:1", "b:2"), "/"),
+        ("paxosblock://a:1/x?at=@7", ("a:1",), "/.snapshot/@7/x"),
+        ("paxosblock://a:1/?at=@7", ("a:1",), "/.snapshot/@7"),
     ],
 )
 def test_a_url_names_nodes_and_a_path(url: str, namenodes: tuple[str, ...], path: str) -> None:

@@ -91,6 +91,16 @@ def test_a_list_of_paths_is_read_from_the_cluster_that_one_of_them_names() -> No
     assert (options.roots, options.namenodes) == (("/x", "/y"), ("a:1",))
 
 
+def test_a_time_in_the_past_is_read_at_its_path() -> None:
+    options = parse_options(HERE | {"asOf": "@7"}, Use.READ)
+    assert options == SparkOptions(path="/.snapshot/@7/a", namenodes=("nn:1",))
+    written = {"paths": '["paxosblock://a:1/x/*", "/y/"]', "asOf": "1970-01-01T00:00:05+00:00"}
+    assert parse_options(written, Use.READS).roots == (
+        "/.snapshot/@t5.000/x/*",
+        "/.snapshot/@t5.000/y",
+    )
+
+
 def test_options_reach_the_client_and_the_rest_stays_as_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,6 +147,9 @@ def test_a_url_names_the_cluster_of_the_option_by_any_of_its_nodes() -> None:
             Use.READS,
             "no tables: a table of Spark's catalog does not tell a Python source its path",
         ),
+        (HERE | {"asOf": "soon"}, Use.READ, "option 'asOf' = 'soon': 'soon': no time: write it as"),
+        (HERE | {"asOf": "2h"}, Use.WRITE, "'asOf' has no effect on a batch write"),
+        (HERE | {"asOf": "2h"}, Use.STREAM_READ, "'asOf' has no effect on a streaming read"),
         (HERE | {"layout": "files"}, Use.WRITE, "'layout' has no effect on a batch write"),
         (HERE | {"header": "true"}, Use.READ, "option 'header' has no effect on parquet files"),
         (

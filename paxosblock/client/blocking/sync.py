@@ -28,6 +28,7 @@ from paxosblock.client.blocking.sync_files import FileReaderBase, FileWriterBase
 from paxosblock.client.check import BlockCheck
 from paxosblock.client.copies.copy_steps import AT_ONCE, CopyStep, CopySummary, Sync
 from paxosblock.client.datanode_verbs import AsyncDataNode
+from paxosblock.client.names.as_of import When
 from paxosblock.client.reading.file_checksum import FileChecksum
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.client.reading.length import Consistency
@@ -152,6 +153,7 @@ class Client(ClientBase):
         mode: str = "rb",
         *,
         consistency: Consistency | str = Consistency.QUORUM,
+        at: When | None = None,
     ) -> FileReader:
         """Read a file: `with fs.open(path) as f`.
 
@@ -163,12 +165,14 @@ class Client(ClientBase):
             mode: "rb", or "r", which means the same; `create` and `append` write.
             consistency: how to read the length of a last block under construction: "quorum" (R2) or
                 "all" (R1, the seed's read: every replica must answer).
+            at: read it as it was then, where a history is kept: seconds since the epoch, a
+                `datetime`, "2026-03-01T12:00", "2h" (ago), or a revision, "@4711".
 
         Raises:
-            NotFoundError, IsDirectoryError: there is no file at `path`.
-            InvalidRequestError: another mode.
+            NotFoundError, IsDirectoryError: there is no file at `path`; or no history of then.
+            InvalidRequestError: another mode; `at` is no time, or in the future.
         """
-        there = self._run(self._async.open, path, mode, consistency=consistency)
+        there = self._run(self._async.open, path, mode, consistency=consistency, at=at)
         return FileReader(self, self._background, there)
 
     def follow(
@@ -218,21 +222,24 @@ class Client(ClientBase):
 
     # -- names ----------------------------------------------------------------------------------
 
-    def stat(self, path: AnyPath) -> FileStatus:
-        """Look a path up. `size` counts only finalized blocks while the file is `open`."""
-        return self._run(self._async.stat, path)
+    def stat(self, path: AnyPath, *, at: When | None = None) -> FileStatus:
+        """Look a path up. `size` counts only finalized blocks while the file is `open`. `at`: as it
+        was then, as for `open`; `path` of the answer is the one at which that is read."""
+        return self._run(self._async.stat, path, at=at)
 
-    def exists(self, path: AnyPath) -> bool:
-        """True if there is a file or directory at `path`."""
-        return self._run(self._async.exists, path)
+    def exists(self, path: AnyPath, *, at: When | None = None) -> bool:
+        """True if there is a file or directory at `path`, or was `at` a time, as for `open`. It is
+        not known, a NotFoundError, where no history of then is kept."""
+        return self._run(self._async.exists, path, at=at)
 
-    def ls(self, path: AnyPath) -> list[FileStatus]:
-        """Return the entries of a directory in order of name; for a file, the file itself.
+    def ls(self, path: AnyPath, *, at: When | None = None) -> list[FileStatus]:
+        """Return the entries of a directory in order of name; for a file, the file itself. `at`:
+        as it was then, as for `open`; they have the paths at which that is read.
 
         They are the entries at one time, even where there are too many for one answer, unless names
         in the directory change faster than it can be listed.
         """
-        return self._run(self._async.ls, path)
+        return self._run(self._async.ls, path, at=at)
 
     def pages(self, path: AnyPath, after: str = "", *, one_state: bool = True) -> Iterator[Listing]:
         """Yield what `ls` returns in pages of 1,000 entries, for directories of many names. Each
@@ -250,7 +257,9 @@ class Client(ClientBase):
         """
         return self._iterate(self._async.pages(path, after, one_state=one_state))
 
-    def walk(self, path: AnyPath, *, one_state: bool = False) -> Iterator[FileStatus]:
+    def walk(
+        self, path: AnyPath, *, one_state: bool = False, at: When | None = None
+    ) -> Iterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
         `ls` shows it, in order of name. If `path` is a file, yield that file.
 
@@ -259,13 +268,14 @@ class Client(ClientBase):
         Args:
             one_state: yield all of it as it was at one moment. The NameNode that leads keeps that
                 for 30 s after each part of some 2,000 names that it is asked for.
+            at: as it was then, all at that moment, as for `open` and `ls`.
 
         Raises:
             NotFoundError: nothing is at `path`.
             PermissionDeniedError: a directory may not be read.
             NotReadyError: with `one_state`, the moment is no longer kept.
         """
-        return self._iterate(self._async.walk(path, one_state=one_state))
+        return self._iterate(self._async.walk(path, one_state=one_state, at=at))
 
     def content_summary(self, path: AnyPath) -> ContentSummary:
         """Count the files, directories and bytes at and below `path`, all at one moment.
@@ -831,19 +841,19 @@ class Client(ClientBase):
 
     # -- history --------------------------------------------------------------------------------
 
-    def as_of(self, at_s: float) -> str:
+    def as_of(self, at: When) -> str:
         """Return the path below which the whole cluster is read as it was at a time, where the
-        NameNodes keep a history: `fs.open(fs.as_of(t) + "/table/part-0")`. It names a revision, so
-        all that is read there is of one moment.
+        NameNodes keep a history: `fs.open(fs.as_of("2h") + "/table/part-0")`. It names a revision,
+        so all that is read there is of one moment.
 
         Args:
-            at_s: seconds since the epoch; what was changed in the second before may be in it.
+            at: as for `open`; what was changed in the second before may be in it.
 
         Raises:
             NotFoundError: no history is kept, or it begins later.
-            InvalidRequestError: the time has not come yet.
+            InvalidRequestError: it is no time, or has not come yet.
         """
-        return self._run(self._async.as_of, at_s)
+        return self._run(self._async.as_of, at)
 
     def undelete(self, path: AnyPath) -> FileStatus:
         """Bring back what was removed last under a path, with all that was below it, where the

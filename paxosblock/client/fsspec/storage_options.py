@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from paxosblock.base.settings import did_you_mean
-from paxosblock.client.names.url import SCHEME, parse_url
+from paxosblock.client.names.url import SCHEME, parse_url, path_of
 from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import ConfigError
 
@@ -32,9 +32,13 @@ def options_of_url(url: str) -> dict[str, str]:
 
 
 def path_of_url(url: str) -> str:
-    """Return the path in a URL or a plain path: absolute, without a slash at the end."""
+    """Return the path in a URL or a plain path: absolute, without a slash at the end.
+
+    Raises InvalidRequestError: a URL ends with `?at=` and what is no time, or in the future.
+    """
     if url.startswith(SCHEME):
-        url = url.removeprefix(SCHEME).partition("/")[2]
+        _, slash, path = url.removeprefix(SCHEME).partition("/")
+        url = path_of(slash + path)
     return "/" + url.strip("/")
 
 

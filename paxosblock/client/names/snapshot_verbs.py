@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from paxosblock.api import snapshot_calls as calls
 from paxosblock.api.namenode import STAT, FileStatus, PathRequest
 from paxosblock.api.snapshot_calls import SnapshotDifference, SnapshotStatus
-from paxosblock.base.paths import AnyPath, text_of
+from paxosblock.base.paths import ROOT, AnyPath, text_of
+from paxosblock.client.names.as_of import When, as_of
 from paxosblock.client.names.below import snapshot_diff
-from paxosblock.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from paxosblock.client.session.shared_session import SharedSession
@@ -66,22 +65,19 @@ class AsyncSnapshots:
 
     # -- history --------------------------------------------------------------------------------
 
-    async def as_of(self, at_s: float) -> str:
+    async def as_of(self, at: When) -> str:
         """Return the path below which the whole cluster is read as it was at a time, where the
-        NameNodes keep a history: `fs.open(fs.as_of(t) + "/table/part-0")`. It names a revision, so
-        all that is read there is of one moment.
+        NameNodes keep a history: `fs.open(fs.as_of("2h") + "/table/part-0")`. It names a revision,
+        so all that is read there is of one moment.
 
         Args:
-            at_s: seconds since the epoch; what was changed in the second before may be in it.
+            at: as for `open`; what was changed in the second before may be in it.
 
         Raises:
             NotFoundError: no history is kept, or it begins later.
-            InvalidRequestError: the time has not come yet.
+            InvalidRequestError: it is no time, or has not come yet.
         """
-        if at_s > time.time():
-            raise InvalidRequestError("a time in the future cannot be read")
-        path = f"/{calls.SNAPSHOT_DIRECTORY}/{calls.REVISION}t{at_s:.3f}"
-        return (await self._session.namenodes.call(STAT, PathRequest(path))).path
+        return (await self._session.namenodes.call(STAT, PathRequest(as_of(ROOT, at)))).path
 
     async def undelete(self, path: AnyPath) -> FileStatus:
         """Bring back what was removed last under a path, with all that was below it, where the

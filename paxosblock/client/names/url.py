@@ -1,4 +1,7 @@
-"""The address of a cluster: `paxosblock://host:9870[,host:port...]/path`, or the environment."""
+"""The address of a cluster: `paxosblock://host:9870[,host:port...]/path`, or the environment.
+
+`?at=2h` at the end of a URL asks for what was there at that time, as `as_of` reads it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from paxosblock.client.names.as_of import as_of
 from paxosblock.errors import ConfigError
 
 SCHEME: Final = "paxosblock://"
 DEFAULT_PORT: Final = 9870
 NAMENODES_VARIABLE: Final = "PAXOSBLOCK_NAMENODES"
+_AT: Final = "?at="
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,21 @@ def parse_url(url: str) -> ClusterUrl:
 
     Raises:
         ConfigError: another scheme, no host, or a port that is none.
+        InvalidRequestError: `?at=` with what is no time, or in the future.
     """
     if "://" in url and not url.startswith(SCHEME):
         raise ConfigError(f"{url!r}: a cluster's URL starts with {SCHEME}")
     hosts, slash, path = url.removeprefix(SCHEME).partition("/")
-    return ClusterUrl(_addresses(hosts.split(","), url), slash + path or "/")
+    return ClusterUrl(_addresses(hosts.split(","), url), path_of(slash + path) or "/")
+
+
+def path_of(written: str) -> str:
+    """Return the path of the cluster that the part of a URL behind the hosts names.
+
+    Raises InvalidRequestError: `?at=` with what is no time, or in the future.
+    """
+    path, at, when = written.rpartition(_AT)
+    return as_of(path, when) if at else written
 
 
 def cluster_addresses(cluster: str | Iterable[str] | None) -> tuple[str, ...]:

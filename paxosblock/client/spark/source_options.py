@@ -18,11 +18,12 @@ from paxosblock.base.encoding import json_decoder
 from paxosblock.base.replacement import OnFailure, Replacement
 from paxosblock.base.settings import did_you_mean
 from paxosblock.base.units import DURATIONS, MIB, parse_duration, parse_size
+from paxosblock.client.names.as_of import as_of, moment
 from paxosblock.client.names.own_hosts import same_hosts
 from paxosblock.client.names.url import SCHEME, cluster_addresses, parse_url
 from paxosblock.client.spark.job_token import NO_TOKEN, JobToken
 from paxosblock.config import ClientConfig, load_config
-from paxosblock.errors import ConfigError
+from paxosblock.errors import ConfigError, InvalidRequestError
 from paxosblock.protocol.types import Durability
 
 
@@ -217,6 +218,13 @@ def _duration(text: str) -> float:
     return duration
 
 
+def _moment(text: str) -> str:
+    try:
+        return moment(text.strip())
+    except InvalidRequestError as error:
+        raise ConfigError(str(error)) from None
+
+
 def _separator(text: str) -> str:
     sign = {"\\t": "\t"}.get(text, text)
     if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
@@ -244,6 +252,7 @@ _CSV: Final = frozenset({FileFormat.CSV})
 OPTIONS: Final = (
     Option("path", "path", Use.ALL, str),
     Option("paths", "paths", Use.READ, _list),
+    Option("asOf", "as_of", Use.READ, _moment),
     Option("namenodes", "namenodes", Use.ALL, cluster_addresses),
     Option("fileFormat", "file_format", Use.ALL, _member(FileFormat)),
     Option("compression", "compression", Use.WRITES, lambda text: text.strip().lower()),
@@ -342,10 +351,11 @@ def _targets(values: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if path and several:
         raise ConfigError("options 'path' and 'paths': name one of them")
     namenodes: tuple[str, ...] | None = values.pop("namenodes", None)
+    at = values.pop("as_of", None)
     found = []
     for each in several or (path,):
         target, namenodes = _target(each, namenodes)
-        found.append(target)
+        found.append(as_of(target, at))
     assert namenodes is not None, "one path was looked at, even if it was empty"
     return tuple(found), namenodes
 

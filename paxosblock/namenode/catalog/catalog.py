@@ -619,7 +619,7 @@ class Catalog:
         )
 
     async def _past_status(self) -> PastStatus:
-        """Count what snapshots keep: all blocks that only they show are those of kept files."""
+        """Count what the past keeps: all blocks that only they show are those of kept files."""
         if not (count := kept_blocks.count(await self._store.barrier())):
             return PastStatus()
         kept_bytes = 0
@@ -628,7 +628,9 @@ class Catalog:
                 async for view, places in self._slices(keys.places(keys.number_of(key))):
                     kept_bytes += kept_blocks.replica_bytes(view, places)
         view = await self._store.barrier()
-        return PastStatus(count, view.count(keys.IMAGES[0]), kept_bytes)
+        since_s = history_window.since_s(view)
+        snapshots = count - 1 if since_s else count
+        return PastStatus(snapshots, view.count(keys.IMAGES[0]), kept_bytes, since_s)
 
     async def finalized_blocks(self) -> int:
         """Return how many blocks are finalized.

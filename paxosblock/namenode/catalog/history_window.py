@@ -43,6 +43,14 @@ def is_due(reads: Reads, window_ms: int, now_ms: int, revision: int) -> bool:
     )
 
 
+def since_s(reads: Reads) -> float:
+    """Return when the window begins, in seconds since the epoch; 0 if there is none."""
+    if kept_blocks.window(reads) is None:
+        return 0.0
+    first = next(reads.scan(*keys.HISTORY_TIMES, 1), None)
+    return 0.0 if first is None else keys.number_of(first[0]) / 1000
+
+
 def keep(draft: Draft, window_ms: int, now_ms: int) -> None:
     """Begin the window, move it on, or end it if `window_ms` is 0, and note the time."""
     if not window_ms:
