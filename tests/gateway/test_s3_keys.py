@@ -189,10 +189,10 @@ def test_a_command_prints_what_a_shell_reads(
 
 
 def test_a_gateway_with_another_proof_says_what_it_lacks(
-    cluster: LocalCluster, tmp_path: Path
+    cluster: LocalCluster, fs: Client, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
-    token.write_text("pb1.x")
+    token.write_text(fs.issue_token(3600, TokenRight.READ).token)
     token.chmod(0o600)
     folder = tmp_path / "gateway"
     folder.mkdir()
