@@ -25,22 +25,8 @@ from typing import Any, Final
 
 import msgspec
 
-from paxosblock.api import (
-    care,
-    encryption,
-    lease_call,
-    namenode_list,
-    ownership,
-    path_attributes,
-    quota,
-    rebuild,
-    snapshot_calls,
-    status,
-    user_tokens,
-)
 from paxosblock.api import namenode as api
 from paxosblock.api.namenode import FileStatus
-from paxosblock.api.snapshot_calls import SNAPSHOT_DIRECTORY, CreateSnapshot, DeleteSnapshot
 from paxosblock.api.transaction import (
     AssertAbsent,
     AssertDirectory,
@@ -75,18 +61,33 @@ class Deed(msgspec.Struct, frozen=True, gc=False):
 
 
 Deeds = tuple[Deed, ...]
+DeedsOf = Callable[[Any], Deeds]
+"""Finds what a request asks to change; a row of `CALLS` says it for its call."""
 
 
-def _file_id(number: int) -> str:
-    return f"/.reserved/.inodes/{number}"
+def of_path(command: str) -> DeedsOf:
+    """Return what finds a change of the request's `path`, by HDFS's name for it."""
+    return lambda request: (Deed(command, request.path),)
 
 
-def _added(request: api.AddBlock) -> Deeds:
-    return (Deed("addBlock", _file_id(request.file_id) if request.file_id else ""),)
+def of_block(command: str) -> DeedsOf:
+    """Return what finds a change of the request's `block`."""
+    return lambda request: (Deed(command, f"blk_{request.block}"),)
 
 
-def _named_paths(paths: tuple[str, ...]) -> str:
-    return f"[{', '.join(paths)}]"
+def of_file(command: str) -> DeedsOf:
+    """Return what finds a change of the file that the request has by its id."""
+    return lambda request: (Deed(command, f"/.reserved/.inodes/{request.file_id}"),)
+
+
+def of_nothing_named(command: str) -> DeedsOf:
+    """Return what finds a change that is of no path."""
+    return lambda _: (Deed(command, ""),)
+
+
+def concatenation(target: str, sources: tuple[str, ...]) -> Deed:
+    """Return the change by which files become the end of another one."""
+    return Deed("concat", f"[{', '.join(sources)}]", target)
 
 
 def deed_of(operation: Operation) -> Deed | None:
@@ -99,7 +100,7 @@ def deed_of(operation: Operation) -> Deed | None:
         case Rename(source, destination):
             return Deed("rename", source, destination)
         case Concat(target, sources):
-            return Deed("concat", _named_paths(sources), target)
+            return concatenation(target, sources)
         case Truncate(path):
             return Deed("truncate", path)
         case Delete(path):
@@ -118,116 +119,34 @@ def deed_of(operation: Operation) -> Deed | None:
             return Deed(change.value, path)
 
 
-def _closed(request: api.CloseFile) -> Deed:
-    return Deed("completeFile", _file_id(request.file_id))
+of_close: Final = of_file("completeFile")
+"""Finds the change of a request that closes a file, by itself or with a transaction."""
 
 
-def _transacted(request: api.Transact) -> Deeds:
-    closed = () if request.close is None else (_closed(request.close),)
+def of_transaction(request: api.Transact) -> Deeds:
+    """Return what a transaction changes: the file that it closes, then by its operations."""
+    closed = () if request.close is None else of_close(request.close)
     deeds = (deed for each in request.operations if (deed := deed_of(each)) is not None)
     return (*closed, *deeds)
 
 
-def _safe_mode(request: status.SafeModeRequest) -> Deeds:
-    if request.action is status.SafeModeAction.GET:
-        return ()
-    return (Deed(f"safemode_{request.action.value}", ""),)
+def note_done(find: DeedsOf, request: object, answer: object) -> None:
+    """Write a line for each change that a call has made; `find` is of the call's row."""
+    shown = answer if isinstance(answer, FileStatus) else getattr(answer, "status", None)
+    if getattr(answer, "applied", True):
+        for deed in find(request):
+            _write(deed, shown if isinstance(shown, FileStatus) else None, allowed=True)
 
 
-def _of_path(command: str) -> Callable[[Any], Deeds]:
-    return lambda request: (Deed(command, request.path),)
-
-
-def _of_block(command: str) -> Callable[[Any], Deeds]:
-    return lambda request: (Deed(command, f"blk_{request.block}"),)
-
-
-def _of_snapshot(verb: str, request: CreateSnapshot | DeleteSnapshot) -> Deed:
-    return Deed(f"{verb}Snapshot", _in_snapshots(request.path, request.name))
-
-
-def _in_snapshots(path: str, name: str) -> str:
-    return f"{path.rstrip('/')}/{SNAPSHOT_DIRECTORY}/{name}"
-
-
-DEEDS: Final[dict[str, Callable[[Any], Deeds]]] = {
-    api.MKDIRS.name: _of_path("mkdirs"),
-    api.CREATE.name: _of_path("create"),
-    api.APPEND.name: _of_path("append"),
-    api.RENAME.name: lambda request: (Deed("rename", request.source, request.destination),),
-    api.DELETE.name: _of_path("delete"),
-    api.CONCAT.name: lambda request: (
-        Deed("concat", _named_paths(request.sources), request.target),
-    ),
-    snapshot_calls.CREATE_SNAPSHOT.name: lambda request: (_of_snapshot("create", request),),
-    snapshot_calls.DELETE_SNAPSHOT.name: lambda request: (_of_snapshot("delete", request),),
-    snapshot_calls.RENAME_SNAPSHOT.name: lambda request: (
-        Deed(
-            "renameSnapshot",
-            _in_snapshots(request.path, request.name),
-            _in_snapshots(request.path, request.new_name),
-        ),
-    ),
-    snapshot_calls.UNDELETE.name: _of_path("undelete"),
-    care.SET_REPLICATION.name: _of_path("setReplication"),
-    ownership.SET_PERMISSION.name: _of_path("setPermission"),
-    ownership.SET_OWNER.name: _of_path("setOwner"),
-    path_attributes.SET_ATTRIBUTES.name: _of_path("setXAttr"),
-    ownership.SET_TIMES.name: _of_path("setTimes"),
-    ownership.CHANGE_ACL.name: lambda request: (Deed(request.change.value, request.path),),
-    api.TRANSACT.name: _transacted,
-    api.TAKE_OVER.name: _of_path("takeOver"),
-    lease_call.RECOVER_LEASE.name: _of_path("recoverLease"),
-    api.ADD_BLOCK.name: _added,
-    api.REOPEN_BLOCK.name: _of_block("reopenBlock"),
-    api.FINALIZE_BLOCK.name: _of_block("finalizeBlock"),
-    api.SEAL_BLOCK.name: _of_block("sealBlock"),
-    rebuild.REBUILD_BLOCK.name: _of_block("rebuildBlock"),
-    api.DELETE_BLOCK.name: _of_block("deleteBlock"),
-    api.CLOSE_FILE.name: lambda request: (_closed(request),),
-    care.SET_ADMIN_STATE.name: lambda request: (
-        Deed(f"setAdminState_{request.admin.value}", request.node),
-    ),
-    encryption.ENCRYPT_DIRECTORY.name: _of_path("createEncryptionZone"),
-    encryption.ROLL_MASTER_KEY.name: lambda _: (Deed("rollMasterKey", ""),),
-    quota.SET_QUOTA.name: _of_path("setQuota"),
-    quota.CHECK_QUOTAS.name: lambda request: (
-        (Deed("repairQuota", request.path),) if request.repair else ()
-    ),
-    care.BALANCE.name: lambda _: (Deed("balance", ""),),
-    status.SAFE_MODE.name: _safe_mode,
-    user_tokens.ISSUE_TOKEN.name: lambda request: (Deed("getDelegationToken", request.user),),
-    user_tokens.REVOKE_TOKEN.name: lambda request: (
-        Deed("cancelDelegationToken", user_tokens.serial_text(request.serial)),
-    ),
-    namenode_list.CHANGE_NAMENODES.name: lambda _: (Deed("changeNameNodes", ""),),
-}
-"""Finds what a request of each call asks to change. No user asks the other calls for a change."""
-
-
-def note_done(name: str, request: object, answer: object) -> None:
-    """Write a line for each change that a call has made."""
-    if (deeds := DEEDS.get(name)) is None:
-        return
-    if isinstance(answer, FileStatus):
-        shown: FileStatus | None = answer
-    elif getattr(answer, "existed", True) and getattr(answer, "applied", True):
-        found = getattr(answer, "status", None)
-        shown = found if isinstance(found, FileStatus) else None
-    else:
-        return
-    for deed in deeds(request):
-        _write(deed, shown, allowed=True)
-
-
-def note_refused(name: str, request: object, error: Exception) -> None:
-    """Write a line for each change, or the look, that a user was refused."""
+def note_refused(name: str, find: DeedsOf | None, request: object, error: PermissionError) -> None:
+    """Write a line for each change, or the look, that a user was refused; `find` is of the row of
+    the call `name`."""
     number = getattr(error, "details", {}).get("operation")
     if isinstance(request, api.Transact) and isinstance(number, int):
         operation = request.operations[number - 1]
         refused: Deeds = (deed_of(operation) or Deed("check", getattr(operation, "path", "")),)
-    elif name in DEEDS:
-        refused = DEEDS[name](request)
+    elif find is not None:
+        refused = find(request)
     else:
         refused = (Deed(name, str(getattr(request, "path", ""))),)
     for deed in refused:
@@ -235,19 +154,18 @@ def note_refused(name: str, request: object, error: Exception) -> None:
 
 
 def _write(deed: Deed, shown: FileStatus | None, *, allowed: bool) -> None:
-    line = _AuditLine(allowed, CALLER.get(), deed, shown, REQUEST_ID.get(""))
     if AUDIT_LOG.isEnabledFor(logging.INFO):
-        AUDIT_LOG.callHandlers(_AuditRecord(line))
+        AUDIT_LOG.callHandlers(_AuditRecord(deed, shown, allowed=allowed))
 
 
-class _AuditLine(msgspec.Struct, frozen=True, gc=False):
+class _AuditRecord(logging.LogRecord):
     """All that a line tells; it becomes text in the thread that writes it."""
 
-    allowed: bool
-    caller: Caller
-    deed: Deed
-    shown: FileStatus | None
-    request_id: str
+    def __init__(self, deed: Deed, shown: FileStatus | None, *, allowed: bool) -> None:
+        vars(self).update(_USUAL)
+        self.deed, self.shown, self.allowed = deed, shown, allowed
+        self.caller, self.request_id = CALLER.get(), REQUEST_ID.get("")
+        stamp(self)
 
     def text(self) -> str:
         """Return the line as HDFS has it; no name in it can pass for another part or line."""
@@ -265,15 +183,6 @@ class _AuditLine(msgspec.Struct, frozen=True, gc=False):
             f"src={source}\tdst={destination}\tperm={perm}\tproto=rpc\t"
             f"request={request_id}"
         )
-
-
-class _AuditRecord(logging.LogRecord):
-    """The record of a line."""
-
-    def __init__(self, line: _AuditLine) -> None:
-        vars(self).update(_USUAL)
-        stamp(self)
-        self.line = line
 
 
 _USUAL: Final = vars(logging.LogRecord(AUDIT_LOG.name, logging.INFO, "", 0, "audit", (), None))
@@ -306,10 +215,7 @@ class AuditFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one deed; of anything else, its words."""
-        if isinstance(record, _AuditRecord):
-            said = record.line.text()
-        else:
-            said = one_line(record.getMessage())
+        said = record.text() if isinstance(record, _AuditRecord) else one_line(record.getMessage())
         when = _second(int(record.created))
         return f"{when},{int(record.msecs):03d} {record.levelname} {record.name}: {said}"
 

@@ -63,7 +63,7 @@ from paxosblock.errors import UnavailableError
 from paxosblock.host.logs import facts, log_event
 from paxosblock.host.metrics import NodeMetrics
 from paxosblock.namenode import audit, checks, handlers, operators, people, subtrees
-from paxosblock.namenode.audit import AUDIT_LOG
+from paxosblock.namenode.audit import AUDIT_LOG, Deed, Deeds, DeedsOf, of_block
 from paxosblock.namenode.catalog import (
     attributes,
     history_window,
@@ -102,8 +102,7 @@ _OF_SNAPSHOTS: Final = f"/{SNAPSHOT_DIRECTORY}"
 
 _log = logging.getLogger(__name__)
 
-Facts = dict[str, dict[str, object]]
-"""The result of `logs.facts`."""
+Facts = dict[str, object]
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -145,6 +144,9 @@ class Call:
     by: By = By.LEADER
     check: Callable[[Any], None] | None = None
     """The check of a request before anything is done for it; raises InvalidRequestError."""
+    deeds: DeedsOf | None = None
+    """Finds the changes that a request asks for, as the audit log tells them; None for a call that
+    only shows something."""
     log: Callable[[Any, Any], Facts | None] | None = None
     """The facts that the log tells of request and answer; None for one that changed nothing."""
     level: int = logging.INFO
@@ -166,7 +168,8 @@ def decided(
     ids: Callable[[R], int] = lambda _: 0,
     check: Callable[[R], None] | None = None,
     then: Callable[[NameNode, R, A], None] | None = None,
-    log: Callable[[R, A], Facts | None],
+    deeds: str | Callable[[R], Deeds],
+    log: Callable[[R, A], Facts | None] | None = None,
 ) -> Call:
     """Return the row of a change of names: one edit, done once, and refused in safe mode.
 
@@ -187,7 +190,7 @@ def decided(
             then(node, request, made.value)
         return made
 
-    return Call(method, answer, By.LEADER, check, log, at_once=True)
+    return handled(method, answer, check=check, deeds=deeds, log=log, at_once=True)
 
 
 def shown(
@@ -214,6 +217,7 @@ def handled(
     *,
     by: By = By.LEADER,
     check: Callable[[Q], None] | None = None,
+    deeds: str | Callable[[Q], Deeds] | None = None,
     log: Callable[[Q, A], Facts | None] | None = None,
     level: int = logging.INFO,
     may: May | None = None,
@@ -221,8 +225,22 @@ def handled(
     of_datanode: bool = False,
     right: RightOf = TokenRight.WRITE,
 ) -> Call:
-    """Return the row of a call that takes several changes or reads, or is about this process."""
-    return Call(method, answer, by, check, log, level, may, at_once, of_datanode, right)
+    """Return the row of a call that takes several changes or reads, or is about this process.
+
+    Args:
+        deeds: HDFS's name for a change of the request's path, which the log tells, too; or a
+            function that finds the changes of a request.
+        log: the facts of the log; beside the path, if `deeds` is a name.
+    """
+    if isinstance(deeds, str):
+        deeds, log = audit.of_path(deeds), _beside_path(log)
+    return Call(method, answer, by, check, deeds, log, level, may, at_once, of_datanode, right)
+
+
+def _beside_path(log: Callable[[Any, Any], Facts | None] | None) -> Callable[[Any, Any], Facts]:
+    if log is None:
+        return lambda request, _: {"path": request.path}
+    return lambda request, answer: {"path": request.path, **(log(request, answer) or {})}
 
 
 @dataclass(slots=True)
@@ -304,7 +322,8 @@ class Service:
 def _handler(
     node: NameNode, call: Call, tally: _CallCounts, roles: Roles
 ) -> Callable[[Any], Awaitable[Any]]:
-    name, check, answer, log = call.method.name, call.check, call.answer, call.log
+    name, check, answer = call.method.name, call.check, call.answer
+    deeds, log = call.deeds, call.log
     of_datanode, may, users, times = call.of_datanode, call.may, node.users, tally.times
     level, is_logged = call.level, _log.isEnabledFor
     right = call.right
@@ -329,7 +348,7 @@ def _handler(
         except Exception as error:
             tally.failed += 1
             if AUDIT_LOG.level <= logging.INFO and isinstance(error, PermissionError):
-                audit.note_refused(name, request, error)
+                audit.note_refused(name, deeds, request, error)
             raise
         finally:
             took_s = perf_counter() - came_s
@@ -338,10 +357,12 @@ def _handler(
         if isinstance(answered, Decided):
             answered, sent = answered.value, answered.sent
         tally.done += 1
+        if deeds is None or (isinstance(answered, api.Deletion) and not answered.existed):
+            return sent
         if log is not None and is_logged(level) and (about := log(request, answered)) is not None:
-            log_event(_log, name, about, level)
+            log_event(_log, name, facts(**about), level)
         if AUDIT_LOG.level <= logging.INFO:
-            audit.note_done(name, request, answered)
+            audit.note_done(deeds, request, answered)
         return sent
 
     return handle
@@ -379,6 +400,24 @@ def _done_by(operations: tuple[Operation, ...]) -> str:
     return f"{told}; ..." if len(deeds) > DEEDS_TOLD else told
 
 
+def _block_added(request: api.AddBlock) -> Deeds:
+    of = audit.of_file if request.file_id else audit.of_nothing_named
+    return of("addBlock")(request)
+
+
+def _of_snapshot(command: str) -> DeedsOf:
+    return lambda request: (Deed(command, _in_snapshots(request.path, request.name)),)
+
+
+def _in_snapshots(path: str, name: str) -> str:
+    return f"{path.rstrip('/')}/{SNAPSHOT_DIRECTORY}/{name}"
+
+
+def _safe_mode_deeds(request: status.SafeModeRequest) -> Deeds:
+    shows = request.action is status.SafeModeAction.GET
+    return () if shows else (Deed(f"safemode_{request.action.value}", ""),)
+
+
 def _application(view: View, request: api.ApplicationRequest, _: Actor) -> api.ApplicationAnswer:
     last = transactions.last_applied(view, request.app_id)
     return api.ApplicationAnswer(None if last is None else last.version)
@@ -396,19 +435,19 @@ CALLS: Final = (
         in_one(namespace.make_directories),
         ids=_names,
         check=checks.check_directory,
-        log=lambda request, _: facts(path=request.path),
+        deeds="mkdirs",
     ),
     handled(
         api.CREATE,
         handlers.create,
         check=checks.check_create,
-        log=lambda request, made: facts(
-            path=request.path,
-            file=made.status.file_id,
-            writer=request.writer,
-            block=made.first.record.block if made.first else None,
-            members=",".join(made.first.record.members) if made.first else None,
-        ),
+        deeds="create",
+        log=lambda request, made: {
+            "file": made.status.file_id,
+            "writer": request.writer,
+            "block": made.first.record.block if made.first else None,
+            "members": ",".join(made.first.record.members) if made.first else None,
+        },
         level=logging.DEBUG,
         at_once=True,
     ),
@@ -416,9 +455,8 @@ CALLS: Final = (
         api.APPEND,
         handlers.append,
         check=lambda request: checks.check_writer(request.writer),
-        log=lambda request, opened: facts(
-            path=request.path, file=opened.status.file_id, writer=request.writer
-        ),
+        deeds="append",
+        log=lambda request, opened: {"file": opened.status.file_id, "writer": request.writer},
         level=logging.DEBUG,
         at_once=True,
     ),
@@ -437,52 +475,58 @@ CALLS: Final = (
         api.RENAME,
         in_one(namespace.rename),
         then=_renamed,
-        log=lambda request, _: facts(source=request.source, destination=request.destination),
+        deeds=lambda request: (Deed("rename", request.source, request.destination),),
+        log=lambda request, _: {"source": request.source, "destination": request.destination},
     ),
     decided(
         api.DELETE,
         namespace.delete,
         then=_deleted,
-        log=lambda request, deletion: (
-            facts(path=request.path, recursive=request.recursive) if deletion.existed else None
-        ),
+        deeds="delete",
+        log=lambda request, _: {"recursive": request.recursive},
     ),
     decided(
         api.CONCAT,
         _concat,
-        log=lambda request, _: facts(path=request.target, sources=len(request.sources)),
+        deeds=lambda request: (audit.concatenation(request.target, request.sources),),
+        log=lambda request, _: {"path": request.target, "sources": len(request.sources)},
     ),
     decided(
         care.SET_REPLICATION,
         in_one(namespace.set_replication),
         check=lambda request: checks.check_replication(request.replication),
         then=lambda node, _, status: node.look_at_file(status.file_id),
-        log=lambda request, _: facts(path=request.path, replication=request.replication),
+        deeds="setReplication",
+        log=lambda request, _: {"replication": request.replication},
     ),
     decided(
         SET_PERMISSION,
         in_one(owners.change_permission),
         check=checks.check_set_permission,
-        log=lambda request, _: facts(path=request.path, permission=f"{request.permission:o}"),
+        deeds="setPermission",
+        log=lambda request, _: {"permission": f"{request.permission:o}"},
     ),
     decided(
         SET_ATTRIBUTES,
         in_one(attributes.change_attributes),
         check=checks.check_set_attributes,
-        log=lambda request, _: facts(path=request.path, names=",".join(request.attributes)),
+        deeds="setXAttr",
+        log=lambda request, _: {"names": ",".join(request.attributes)},
     ),
     shown(GET_ATTRIBUTES, attributes.show, check=checks.check_get_attributes),
     decided(
         SET_OWNER,
         in_one(owners.change_owner),
         check=checks.check_set_owner,
-        log=lambda request, _: facts(path=request.path, owner=request.owner, group=request.group),
+        deeds="setOwner",
+        log=lambda request, _: {"owner": request.owner, "group": request.group},
     ),
     decided(
         SET_TIMES,
         in_one(owners.change_times),
         check=checks.check_set_times,
-        log=lambda request, _: facts(path=request.path, modified_s=request.modified_s),
+        deeds="setTimes",
+        log=lambda request, _: {"modified_s": request.modified_s},
     ),
     shown(CHECK_ACCESS, owners.check_access),
     handled(SUM_SUBTREE, subtrees.sum_subtree, check=checks.check_subtree, right=TokenRight.READ),
@@ -506,11 +550,12 @@ CALLS: Final = (
         CHANGE_ACL,
         in_one(owners.change_path_acl),
         check=checks.check_acl,
-        log=lambda request, _: facts(
-            path=request.path,
-            change=request.change.value,
-            entries=",".join(map(str, request.entries)),
-        ),
+        deeds=lambda request: (Deed(request.change.value, request.path),),
+        log=lambda request, _: {
+            "path": request.path,
+            "change": request.change.value,
+            "entries": ",".join(map(str, request.entries)),
+        },
     ),
     shown(
         GET_ACL_STATUS,
@@ -520,39 +565,45 @@ CALLS: Final = (
         CREATE_SNAPSHOT,
         in_one(snapshot_changes.create),
         ids=lambda _: 1,
-        log=lambda _, made: facts(path=made.path),
+        deeds=_of_snapshot("createSnapshot"),
+        log=lambda _, made: {"path": made.path},
     ),
     decided(
         DELETE_SNAPSHOT,
         in_one(snapshot_changes.delete),
         then=lambda node, *_: node.housekeeper.garbage_waits(),
-        log=lambda _, ended: facts(path=ended.path),
+        deeds=_of_snapshot("deleteSnapshot"),
+        log=lambda _, ended: {"path": ended.path},
     ),
     decided(
         RENAME_SNAPSHOT,
         in_one(snapshot_changes.rename),
-        log=lambda request, made: facts(path=made.path, before=request.name),
+        deeds=lambda request: (
+            Deed(
+                "renameSnapshot",
+                _in_snapshots(request.path, request.name),
+                _in_snapshots(request.path, request.new_name),
+            ),
+        ),
+        log=lambda request, made: {"path": made.path, "before": request.name},
     ),
     shown(LIST_SNAPSHOTS, snapshots.show_all),
-    decided(
-        UNDELETE,
-        in_one(history_window.undelete),
-        log=lambda request, _: facts(path=request.path),
-    ),
+    decided(UNDELETE, in_one(history_window.undelete), deeds="undelete"),
     handled(DIFF_SNAPSHOTS, subtrees.diff_snapshots, right=TokenRight.READ),
     handled(
         api.TRANSACT,
         handlers.transact,
         check=checks.check_transact,
         may=of_writer(lambda request: request.close.file_id if request.close else api.NO_FILE),
-        log=lambda request, outcome: facts(
-            did=_done_by(request.operations),
-            closed=request.close.file_id if request.close else None,
-            operations=len(request.operations),
-            application=request.application.app_id if request.application else None,
-            version=outcome.version,
-            applied=outcome.applied,
-        ),
+        deeds=audit.of_transaction,
+        log=lambda request, outcome: {
+            "did": _done_by(request.operations),
+            "closed": request.close.file_id if request.close else None,
+            "operations": len(request.operations),
+            "application": request.application.app_id if request.application else None,
+            "version": outcome.version,
+            "applied": outcome.applied,
+        },
     ),
     shown(api.APPLICATION, _application, check=checks.check_application),
     # --- files being written, blocks -------------------------------------------------------------
@@ -560,17 +611,18 @@ CALLS: Final = (
         api.TAKE_OVER,
         handlers.take_over,
         by=By.LEADER_IN_STEPS,
-        log=lambda request, status: facts(path=request.path, file=status.file_id),
+        deeds="takeOver",
+        log=lambda request, status: {"file": status.file_id},
     ),
     handled(
         lease_call.RECOVER_LEASE,
         handlers.recover_lease,
         by=By.LEADER_IN_STEPS,
-        log=lambda request, recovery: facts(
-            path=request.path,
-            stuck=len(recovery.stuck),
-            given_up=len(request.give_up) + len(request.empty),
-        ),
+        deeds="recoverLease",
+        log=lambda request, recovery: {
+            "stuck": len(recovery.stuck),
+            "given_up": len(request.give_up) + len(request.empty),
+        },
         may=of_superuser(lambda request: bool(request.give_up or request.empty)),
         right=lambda request: (
             TokenRight.ADMIN if request.give_up or request.empty else TokenRight.WRITE
@@ -583,12 +635,13 @@ CALLS: Final = (
         api.ADD_BLOCK,
         handlers.add_block,
         check=checks.check_add_block,
-        log=lambda request, view: facts(
-            block=view.record.block,
-            file=request.file_id,
-            writer=request.writer,
-            members=",".join(view.record.members),
-        ),
+        deeds=_block_added,
+        log=lambda request, view: {
+            "block": view.record.block,
+            "file": request.file_id,
+            "writer": request.writer,
+            "members": ",".join(view.record.members),
+        },
         level=logging.DEBUG,
         may=of_writer(lambda request: request.file_id),
     ),
@@ -597,43 +650,55 @@ CALLS: Final = (
         handlers.reopen_block,
         by=By.LEADER_IN_STEPS,
         check=checks.check_reopen_block,
-        log=lambda request, reopened: facts(
-            block=request.block,
-            file=request.file_id,
-            writer=request.writer,
-            generation=reopened.view.record.writer_generation if reopened.view else None,
-            left_alone=reopened.why or None,
-        ),
+        deeds=of_block("reopenBlock"),
+        log=lambda request, reopened: {
+            "block": request.block,
+            "file": request.file_id,
+            "writer": request.writer,
+            "generation": reopened.view.record.writer_generation if reopened.view else None,
+            "left_alone": reopened.why or None,
+        },
         level=logging.DEBUG,
         may=of_writer(lambda request: request.file_id),
     ),
     handled(
         api.FINALIZE_BLOCK,
         handlers.finalize_block,
-        log=lambda request, _: facts(
-            block=request.block, writer=request.writer, length=request.length
-        ),
+        deeds=of_block("finalizeBlock"),
+        log=lambda request, _: {
+            "block": request.block,
+            "writer": request.writer,
+            "length": request.length,
+        },
         level=logging.DEBUG,
         may=of_block_writer,
     ),
-    handled(api.SEAL_BLOCK, handlers.seal_block, by=By.LEADER_IN_STEPS, may=of_block_writer),
+    handled(
+        api.SEAL_BLOCK,
+        handlers.seal_block,
+        deeds=of_block("sealBlock"),
+        by=By.LEADER_IN_STEPS,
+        may=of_block_writer,
+    ),
     handled(
         rebuild.REBUILD_BLOCK,
         handlers.rebuild_block,  # when it fails, the generations it allocated change nothing
         check=checks.check_rebuild,
-        log=lambda request, view: facts(
-            block=request.block,
-            writer=request.writer,
-            failed=",".join(request.failed),
-            members=",".join(view.record.members),
-            generation=view.record.writer_generation,
-        ),
+        deeds=of_block("rebuildBlock"),
+        log=lambda request, view: {
+            "block": request.block,
+            "writer": request.writer,
+            "failed": ",".join(request.failed),
+            "members": ",".join(view.record.members),
+            "generation": view.record.writer_generation,
+        },
         may=of_block_writer,
     ),
     handled(
         api.DELETE_BLOCK,
         handlers.delete_block,
-        log=lambda request, deletion: facts(block=request.block) if deletion.existed else None,
+        deeds=of_block("deleteBlock"),
+        log=lambda request, _: {"block": request.block},
         level=logging.DEBUG,
     ),
     handled(api.GET_BLOCK, handlers.get_block, may=of_block_reader, right=TokenRight.READ),
@@ -641,6 +706,7 @@ CALLS: Final = (
         api.CLOSE_FILE,
         handlers.close_file,
         by=By.LEADER_IN_STEPS,
+        deeds=audit.of_close,
         may=of_writer(lambda request: request.file_id),
     ),
     handled(api.RENEW_LEASES, handlers.renew_leases),
@@ -672,21 +738,28 @@ CALLS: Final = (
         care.SET_ADMIN_STATE,
         operators.set_admin_state,
         check=checks.check_admin_state,
-        log=lambda _, done: facts(datanode=done.node, admin=done.admin.value, until=done.until_ms),
+        deeds=lambda request: (Deed(f"setAdminState_{request.admin.value}", request.node),),
+        log=lambda _, done: {
+            "datanode": done.node,
+            "admin": done.admin.value,
+            "until": done.until_ms,
+        },
         may=of_superuser(),
         right=TokenRight.ADMIN,
     ),
     handled(
         encryption.ENCRYPT_DIRECTORY,
         operators.encrypt_directory,
-        log=lambda request, zone: facts(path=request.path, zone=zone.directory, master=zone.master),
+        deeds="createEncryptionZone",
+        log=lambda request, zone: {"zone": zone.directory, "master": zone.master},
         may=of_superuser(),
         right=TokenRight.ADMIN,
     ),
     handled(
         encryption.ROLL_MASTER_KEY,
         operators.roll_master_key,
-        log=lambda _, rolled: facts(master=rolled.master, wrapped=rolled.wrapped),
+        deeds=audit.of_nothing_named("rollMasterKey"),
+        log=lambda _, rolled: {"master": rolled.master, "wrapped": rolled.wrapped},
         may=of_superuser(),
         right=TokenRight.ADMIN,
     ),
@@ -700,9 +773,8 @@ CALLS: Final = (
         quota.SET_QUOTA,
         operators.set_quota,
         check=checks.check_set_quota,
-        log=lambda request, done: facts(
-            path=request.path, names_max=done.names_max, space_max=done.space_max
-        ),
+        deeds="setQuota",
+        log=lambda request, done: {"names_max": done.names_max, "space_max": done.space_max},
         may=of_superuser(),
         right=TokenRight.ADMIN,
     ),
@@ -715,7 +787,8 @@ CALLS: Final = (
     handled(
         quota.CHECK_QUOTAS,
         operators.check_quotas,
-        log=lambda request, _: facts(path=request.path) if request.repair else None,
+        deeds=lambda request: (Deed("repairQuota", request.path),) if request.repair else (),
+        log=lambda request, _: {"path": request.path} if request.repair else None,
         may=of_superuser(),
         right=TokenRight.ADMIN,
     ),
@@ -723,6 +796,7 @@ CALLS: Final = (
         care.BALANCE,
         operators.balance,
         check=checks.check_balance,
+        deeds=audit.of_nothing_named("balance"),
         may=of_superuser(),
         right=TokenRight.ADMIN,
     ),
@@ -738,10 +812,11 @@ CALLS: Final = (
     handled(
         status.SAFE_MODE,
         operators.safe_mode,
+        deeds=_safe_mode_deeds,
         log=lambda request, found: (
             None
             if request.action is status.SafeModeAction.GET
-            else facts(action=request.action.value, on=found.on)
+            else {"action": request.action.value, "on": found.on}
         ),
         may=of_superuser(lambda request: request.action is not status.SafeModeAction.GET),
         right=_of_safe_mode,
@@ -751,19 +826,23 @@ CALLS: Final = (
         user_tokens.ISSUE_TOKEN,
         operators.issue_token,
         check=checks.check_issue_token,
-        log=lambda _, issued: facts(
-            token=user_tokens.serial_text(issued.note.serial),
-            of=issued.note.user,
-            rights=str(TokenRight(issued.note.rights)),
-            until=issued.note.until_s,
-        ),
+        deeds=lambda request: (Deed("getDelegationToken", request.user),),
+        log=lambda _, issued: {
+            "token": user_tokens.serial_text(issued.note.serial),
+            "of": issued.note.user,
+            "rights": str(TokenRight(issued.note.rights)),
+            "until": issued.note.until_s,
+        },
         right=TokenRight.NONE,
     ),
     handled(user_tokens.LIST_TOKENS, operators.list_tokens, right=TokenRight.NONE),
     handled(
         user_tokens.REVOKE_TOKEN,
         operators.revoke_token,
-        log=lambda request, _: facts(token=user_tokens.serial_text(request.serial)),
+        deeds=lambda request: (
+            Deed("cancelDelegationToken", user_tokens.serial_text(request.serial)),
+        ),
+        log=lambda request, _: {"token": user_tokens.serial_text(request.serial)},
         right=TokenRight.NONE,
     ),
     handled(insight.LIST_WRITERS, people.writers, right=TokenRight.READ),

@@ -28,7 +28,7 @@ from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.host.stall import AwakeClock, StallWatch
 from paxosblock.host.startup import collect_seldom, refuse_optimized_python
-from paxosblock.namenode.audit import keep_audit
+from paxosblock.namenode.audit import keep_audit, of_nothing_named
 from paxosblock.namenode.backup_route import Backups
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.instruments import instruments
@@ -255,5 +255,10 @@ def _changes(engine: Engine) -> Call:
         return await engine.change(asked)
 
     return handled(
-        CHANGE_NAMENODES, answer, by=By.LEADER, may=of_superuser(), right=TokenRight.ADMIN
+        CHANGE_NAMENODES,
+        answer,
+        by=By.LEADER,
+        deeds=of_nothing_named("changeNameNodes"),
+        may=of_superuser(),
+        right=TokenRight.ADMIN,
     )
