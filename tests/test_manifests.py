@@ -11,16 +11,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import pytest
 
 from paxosblock.base.units import KIB
 from paxosblock.cli.main import root
-from paxosblock.cli.node_commands import datanode, namenode
+from paxosblock.cli.node_commands import datanode, gateway, namenode
 from paxosblock.client.names.url import cluster_addresses
-from paxosblock.config import DataNodeConfig, NameNodeConfig, check_variables, load_config
+from paxosblock.config import (
+    DataNodeConfig,
+    GatewayConfig,
+    NameNodeConfig,
+    check_variables,
+    load_config,
+)
 from tests.fork_server import ended
 
 yaml: Any = importlib.import_module("yaml")  # it has no types
@@ -29,6 +35,9 @@ PORTS = {
     for kind, command in (("namenode", namenode), ("datanode", datanode))
 }
 """The usual port of each kind of node."""
+GATEWAY: Final = str(next(each for each in gateway.params if each.name == "listen").default)[-5:]
+S3: Final = "9878"
+"""The ports of a gateway."""
 
 
 def options(words: list[str]) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def options(words: list[str]) -> dict[str, Any]:
 def no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets options name files that only a container has."""
     config = next(each for each in namenode.params if each.name == "config")
-    for command in (namenode, datanode):
+    for command in (namenode, datanode, gateway):
         for each in command.params:
             if each.name == config.name:
                 monkeypatch.setattr(each.type, "exists", False)
@@ -66,6 +75,12 @@ def check_node(found: dict[str, Any], kind: str, own: str, namenodes: tuple[str,
     assert str(paths) == f"/data/{kind}"
 
 
+def check_gateway(found: dict[str, Any], namenodes: tuple[str, ...]) -> None:
+    assert (found["listen"], found["s3_listen"]) == (f"0.0.0.0:{GATEWAY}", f"0.0.0.0:{S3}")
+    assert cluster_addresses(found["namenodes"]) == namenodes
+    assert found["path"] is None, "it keeps nothing"
+
+
 @pytest.mark.usefixtures("no_files")
 @pytest.mark.parametrize("first", ["", "--new-cluster"])
 def test_the_compose_file_starts_a_cluster_of_three(repository: Path, first: str) -> None:
@@ -78,6 +93,11 @@ def test_the_compose_file_starts_a_cluster_of_three(repository: Path, first: str
         if name == "command":
             assert cluster_addresses(service["environment"]["PAXOSBLOCK_NAMENODES"]) == namenodes
             continue
+        if name == "gw1":
+            check_gateway(options(shlex.split(service["command"])), namenodes)
+            assert f":{GATEWAY}/healthz" in service["healthcheck"]["test"][1]
+            assert service["ports"] == [f"127.0.0.1:{each}:{each}" for each in (GATEWAY, S3)]
+            continue
         kind = {"nn": "namenode", "dn": "datanode"}[name[:2]]
         written = service["command"].replace("${FIRST_START}", first)
         assert "$" not in written, "podman-compose does not know ${NAME:+word}"
@@ -89,7 +109,7 @@ def test_the_compose_file_starts_a_cluster_of_three(repository: Path, first: str
         assert how == "CMD-SHELL", "podman-compose 1.0 runs a list of words as `python3` alone"
         assert f":{PORTS[kind]}/healthz" in test
         assert found.get("new_cluster", False) is (kind == "namenode" and bool(first))
-    assert len(services) == 7
+    assert len(services) == 8
 
 
 @pytest.mark.usefixtures("no_files")
@@ -130,16 +150,43 @@ def test_the_manifests_start_nodes_that_find_each_other(repository: Path) -> Non
         assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == 9870
 
 
+@pytest.mark.usefixtures("no_files")
+def test_the_manifests_start_gateways_that_find_the_namenodes(repository: Path) -> None:
+    found = {
+        each["kind"]: each
+        for each in documents(repository / "deploy" / "kubernetes" / "gateway.yaml")
+    }
+    assert set(found) == {"Service", "PodDisruptionBudget", "Deployment"}
+    deployment, service = found["Deployment"]["spec"], found["Service"]["spec"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    labels = deployment["template"]["metadata"]["labels"]
+    selectors = (deployment["selector"], found["PodDisruptionBudget"]["spec"]["selector"])
+    assert all(each["matchLabels"] == labels for each in selectors)
+    assert service["selector"] == labels
+    ports = {"gateway": int(GATEWAY), "s3": int(S3)}
+    assert {each["targetPort"]: each["port"] for each in service["ports"]} == ports
+    assert {each["name"]: each["containerPort"] for each in container["ports"]} == ports
+    given = options(container["args"])
+    check_gateway(given, tuple(f"namenode-{number}.namenode:9870" for number in range(3)))
+    assert given["advertise"] == f"{found['Service']['metadata']['name']}:{GATEWAY}"
+    check_variables({each["name"]: "" for each in container["env"]})
+    for probe in ("startupProbe", "readinessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/healthz", "port": "gateway"}
+    mounted = {each["name"] for each in container["volumeMounts"]}
+    assert mounted == {each["name"] for each in pod["volumes"]}
+
+
 def test_the_settings_in_the_manifests_exist(repository: Path) -> None:
     file = repository / "deploy" / "kubernetes" / "paxosblock.toml"
-    for kind in (NameNodeConfig, DataNodeConfig):
+    for kind in (NameNodeConfig, DataNodeConfig, GatewayConfig):
         assert load_config(kind, file, {}).log_format.value == "json"
 
 
 def test_the_image_is_of_a_user_that_the_manifests_know(repository: Path) -> None:
     text = (repository / "deploy" / "Containerfile").read_text()
     assert "\nUSER 9870:9870\n" in text
-    assert f"\nEXPOSE {PORTS['namenode']} {PORTS['datanode']}\n" in text
+    assert f"\nEXPOSE {PORTS['namenode']} {PORTS['datanode']} {GATEWAY} {S3}\n" in text
     assert '\nENTRYPOINT ["paxosblock"]\n' in text
     ignored = (repository / ".dockerignore").read_text()
     assert len(ignored) < KIB
@@ -170,9 +217,11 @@ def test_with_tls_each_pod_has_the_certificate_that_setup_tls_makes_for_it(
     names = ",".join(f"namenode-{number}.namenode" for number in range(3))
     hosts = ",".join(f"datanode-{number}=datanode-{number}.datanode" for number in range(3))
     command = [sys.executable, "-m", "paxosblock", "setup", "tls", str(tmp_path)]
-    made = ended([*command, "--namenodes", names, "--datanodes", hosts])
+    made = ended([*command, "--namenodes", names, "--datanodes", hosts, "--gateways", "gateway"])
     assert made.returncode == 0, made.stderr
-    built = yaml.safe_load_all(kustomized(repository, "kubernetes-tls"))
+    built = [*yaml.safe_load_all(kustomized(repository, "kubernetes-tls"))]
+    (deployment,) = [each for each in built if each["kind"] == "Deployment"]
+    check_gateway_with_tls(deployment, tmp_path)
     stateful = [each for each in built if each["kind"] == "StatefulSet"]
     assert len(stateful) == 2
     for each in stateful:
@@ -193,3 +242,18 @@ def test_with_tls_each_pod_has_the_certificate_that_setup_tls_makes_for_it(
         assert secret["defaultMode"] & 0o007 == 0, "else nodes refuse it"
         for probe in ("startupProbe", "readinessProbe"):
             assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+
+
+def check_gateway_with_tls(deployment: dict[str, Any], made: Path) -> None:
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert "--insecure" not in container["args"]
+    env = {each["name"]: each["value"] for each in container["env"]}
+    check_variables(env)
+    mounted = next(each for each in container["volumeMounts"] if each["name"] == "tls")
+    for variable in ("PAXOSBLOCK_TLS_CA", "PAXOSBLOCK_GATEWAY_HTTPS_CERT"):
+        assert (made / Path(env[variable]).relative_to(mounted["mountPath"])).exists()
+    secret = next(each["secret"] for each in pod["volumes"] if each["name"] == "tls")
+    assert secret == {"secretName": "paxosblock-tls-gateway", "defaultMode": 0o440}
+    for probe in ("startupProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
