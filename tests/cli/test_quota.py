@@ -104,7 +104,7 @@ def test_counts_are_checked_by_fsck(
         (("set", "/none"), 2, "give --names or --space, or both"),
         (("set", "--names", "0", "/"), 1, "Invalid values for quota : 0 and unchanged"),
         (("set", "--space", "5 parsecs", "/"), 2, "5 parsecs"),
-        (("set", "--names", "5", "/"), 1, "'/': the root has no quota"),
+        (("clear", "/"), 1, "Cannot clear namespace quota on root"),
         (("set", "--names", "5", "/none"), 1, "'/none': no such file or directory"),
         (("show", "/none"), 1, "'/none': no such file or directory"),
     ],

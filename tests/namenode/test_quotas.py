@@ -52,7 +52,7 @@ from paxosblock.namenode.catalog.draft import Draft, in_one, inode_of
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.permissions import ITSELF
 from paxosblock.namenode.catalog.records import DirectoryInode
-from paxosblock.namenode.kv.interface import Count, Edit
+from paxosblock.namenode.kv.interface import Committed, Conflict, Count, Edit
 from paxosblock.net.port.caller import CALLER, Caller
 from paxosblock.protocol.types import Durability
 from tests.namenode.cluster import CHUNK_BYTES
@@ -432,8 +432,78 @@ async def test_what_may_have_no_quota_is_refused() -> None:
     await catalog.create(create_request("/f"))
     with pytest.raises(NotDirectoryError):
         await limit(catalog, "/f", names=5)
-    with pytest.raises(InvalidRequestError, match="the root has no quota"):
-        await limit(catalog, "/", names=5)
+    with pytest.raises(InvalidRequestError, match="Cannot clear namespace quota on root"):
+        await limit(catalog, "/", names=-1)
+
+
+async def test_the_root_has_quotas_and_that_of_names_cannot_be_cleared() -> None:
+    catalog = await new_catalog()
+    await made(catalog, "/d/a")
+    assert await limit(catalog, "/", names=5, space=0) == QuotaUsage("/", 5, 3, 0, 0)
+    await made(catalog, "/d/b")
+    await limit(catalog, "/d", names=9)
+    await made(catalog, "/c")
+    with pytest.raises(NameQuotaError, match=r"of directory / is exceeded: quota=5 file count=6"):
+        await made(catalog, "/d/e")
+    await catalog.delete(DeletePath("/d/b", recursive=True))
+    await catalog.rename(RenamePath("/d/a", "/a"))
+    assert await used(catalog, "/") == (4, 0)
+    with pytest.raises(InvalidRequestError, match="Cannot clear namespace quota on root"):
+        await limit(catalog, "/", names=-1, space=-1)
+    checked, _ = await catalog.check_quotas("/", repair=False)
+    assert checked.right
+    await limit(catalog, "/", names=quotas.ROOT_NAMES_MAX, space=-1)
+    assert [each.path for each in await catalog.quotas("", ITSELF)] == ["/d"]
+
+
+class LateStore(MemoryStore):
+    """One edit comes so late that others take effect before it, after it was decided."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: asyncio.Event | None = None
+        self.decided = asyncio.Event()
+
+    async def commit(self, edit: Edit) -> Committed | Conflict:
+        if (waits := self.waits) is not None:
+            self.waits = None
+            self.decided.set()
+            await waits.wait()
+        return await super().commit(edit)
+
+
+@pytest.mark.parametrize("path", ["/new", "/file", "/marker", "/q/y", "/moved", "/q/f"])
+async def test_what_was_decided_before_the_root_counts_is_counted_when_it_comes_later(
+    path: str,
+) -> None:
+    store = LateStore()
+    catalog, other = await new_catalog(store), NamedCatalog(store)
+    await other.start(0, "")
+    await made(catalog, "/q/x")
+    await made(other, "/other")  # it has its ids by then
+    file = (await catalog.create(create_request("/q/f"))).number
+    await other.next_block()
+    change: Awaitable[object]
+    if path == "/q/f":
+        change = add_block(other, file)
+    elif path == "/file":
+        change = other.create(create_request(path))
+    elif path == "/marker":
+        change = other.transact(Transact((Marker(path),), 3, BLOCK, Durability.DISK))
+    elif path == "/moved":
+        change = other.rename(RenamePath("/q/x", path))
+    else:
+        change = other.make_directories(MakeDirectories(path))
+    store.waits = waits = asyncio.Event()
+    changing = asyncio.ensure_future(change)
+    await store.decided.wait()
+    await limit(catalog, "/", names=99, space=9 * BLOCK)
+    waits.set()
+    await changing
+    (checked,) = await catalog.check_quotas("/", repair=False)
+    assert checked.right
+    assert checked.usage.names == (5 if path in ("/q/f", "/moved") else 6)
+    assert (checked.usage.space > 0) is (path == "/q/f")
 
 
 async def test_only_a_superuser_sets_a_quota_and_sees_all_of_them(scene: Scene) -> None:

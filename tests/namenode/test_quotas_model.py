@@ -362,7 +362,10 @@ class Life:
         self.limited += 1
         names = random.choice([None, -1, random.randint(1, 12)])
         space = random.choice([None, -1, random.randint(0, 30) * CHUNK_BYTES * BLOCK_CHUNKS])
-        request = SetQuota(self.there(files=False), names, space)
+        path = self.there(files=False)
+        if path == "/" and names == -1:
+            names = quotas.ROOT_NAMES_MAX
+        request = SetQuota(path, names, space)
 
         def decide(draft: Any, request: SetQuota, context: Context) -> QuotaUsage:
             return quotas.set_limits(draft, request, context.actor)

@@ -138,6 +138,7 @@ def undelete(draft: Draft, request: Undelete, context: Context) -> FileStatus:
     names = paths.split(request.path)
     directory, name = tree.find_directory(draft, names[:-1], context.actor), names[-1]
     permissions.check_at(draft, directory, Action.WRITE, names[:-1], context.actor)
+    draft.get(keys.inode(directory))  # changes when the directory begins to count
     entry = keys.entry(directory, name)
     if draft.get(entry).exists:
         raise tree.exists(request.path)

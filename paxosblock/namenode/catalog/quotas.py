@@ -25,7 +25,7 @@ import msgspec
 from msgspec import UNSET
 
 from paxosblock.api.namenode import NO_BLOCK
-from paxosblock.api.quota import CheckedQuota, QuotaUsage, SetQuota
+from paxosblock.api.quota import NO_QUOTA, CheckedQuota, QuotaUsage, SetQuota
 from paxosblock.base import paths
 from paxosblock.base.wording import binary_size
 from paxosblock.errors import (
@@ -52,6 +52,10 @@ from paxosblock.namenode.kv.interface import counter_total
 Total = Callable[[bytes], int]
 """Returns what a counter has."""
 
+ROOT_NAMES_MAX: Final = (1 << 63) - 1
+"""The quota of names that the root has in HDFS: none, but it cannot be cleared."""
+ROOT_ENTRIES_MAX: Final = 4096
+"""Entries of a root that may get a quota: all are written in one step."""
 ONE: Final = Amount(1)
 NOTHING: Final = Amount()
 
@@ -204,7 +208,7 @@ def begin(draft: Draft, number: int, counter: int) -> Quota | None:
     """
     value = draft.get(keys.inode(number))
     inode = inode_in(value) if value.exists else None
-    if not isinstance(inode, DirectoryInode) or number == ROOT_ID:
+    if not isinstance(inode, DirectoryInode):
         return None
     if inode.quota is not UNSET:
         return inode.quota
@@ -213,8 +217,32 @@ def begin(draft: Draft, number: int, counter: int) -> Quota | None:
     for key in _counters(inode, quota):
         draft.counters.begin(key)
     draft.put_inode(msgspec.structs.replace(inode, quota=quota))
-    draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
+    if number == ROOT_ID:
+        _write_root_again(draft)
+    else:
+        draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
     return quota
+
+
+def _write_root_again(draft: Draft) -> None:
+    """Write all entries of the root, with their inodes, as they are: it has no entry of its own,
+    but a way leads through one of these, and who makes one has read its inode for the rights that
+    it gives.
+
+    Raises:
+        InvalidRequestError: there are too many for one step.
+    """
+    draft.get(keys.touched(ROOT_ID))  # no entry is made meanwhile
+    entries = [key for key, _ in draft.scan(*keys.entries(ROOT_ID), ROOT_ENTRIES_MAX + 1)]
+    if len(entries) > ROOT_ENTRIES_MAX:
+        raise InvalidRequestError(
+            f"'/': has more than {ROOT_ENTRIES_MAX} entries, and so can get no quota"
+        )
+    for key in entries:
+        entry = draft.get(key).value
+        inode = keys.inode(tree.unpack_target(entry).number)
+        for each, value in ((key, entry), (inode, draft.get(inode).value)):
+            draft.put(each, value)
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -270,13 +298,10 @@ def directory_of(reads: Reads, path: str, actor: Actor) -> DirectoryInode:
 
     Raises:
         NotFoundError, NotDirectoryError: there is none.
-        InvalidRequestError: it is the root.
     """
     inode = tree.find_inode(reads, path, actor)
     if not isinstance(inode, DirectoryInode):
         raise tree.not_directory(path)
-    if inode.number == ROOT_ID:
-        raise InvalidRequestError("'/': the root has no quota; set those of directories in it")
     return inode
 
 
@@ -286,11 +311,18 @@ def set_limits(draft: Draft, request: SetQuota, actor: Actor) -> QuotaUsage:
 
     Raises:
         UncountedError: it has no counters yet.
+        InvalidRequestError: it is the root, whose quota of names can be set but not cleared.
         Others: as `directory_of`.
     """
     inode = directory_of(draft, request.path, actor)
     quota = inode.quota
     names, space_max = request.names, request.space
+    if inode.number == ROOT_ID and names is not None:
+        if names == NO_QUOTA:
+            raise InvalidRequestError(
+                f"Cannot clear namespace quota on root; {ROOT_NAMES_MAX} is as good as none"
+            )
+        names = NO_QUOTA if names == ROOT_NAMES_MAX else names
     if quota is UNSET and not _sets(names) and not _sets(space_max):
         return QuotaUsage(request.path)
     if quota is UNSET or not quota.counted:
@@ -388,7 +420,7 @@ def _counting(draft: Draft, number: int) -> Iterator[DirectoryInode]:
     its inodes, to stay as it is, and counters begin with a change of both.
     """
     found: list[DirectoryInode] = []
-    while number != ROOT_ID:
+    while True:
         value = draft.peek(keys.inode(number))
         if not value.exists:
             return
@@ -396,6 +428,8 @@ def _counting(draft: Draft, number: int) -> Iterator[DirectoryInode]:
         assert isinstance(inode, DirectoryInode), "only a directory is above something"
         if inode.quota is not UNSET:
             found.append(inode)
+        if number == ROOT_ID:
+            break
         number = inode.parent
     yield from found
 
