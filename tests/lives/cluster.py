@@ -113,16 +113,25 @@ class Cluster:
     """NameNodes and DataNodes."""
 
     def __init__(
-        self, world: World, racks: tuple[str, ...], namenodes: int = 1, *, signed: bool = False
+        self,
+        world: World,
+        racks: tuple[str, ...],
+        namenodes: int = 1,
+        *,
+        signed: bool = False,
+        history_s: float = 0.0,
     ) -> None:
         """One DataNode for each of `racks`, which begins; no NameNode does yet. Those of a `signed`
-        cluster serve only what a NameNode signed."""
+        cluster serve only what a NameNode signed. `history_s` of history are kept."""
         self.world = world
         self.rng = random.Random(world.rng.random())
         self.machines: list[Machine] = []
         self._datanode_config = replace(DATANODE_CONFIG, block_tokens=signed)
         config = replace(
-            NAMENODE_CONFIG, block_tokens=signed, block_key_interval_s=BLOCK_KEY_INTERVAL_S
+            NAMENODE_CONFIG,
+            block_tokens=signed,
+            block_key_interval_s=BLOCK_KEY_INTERVAL_S,
+            history_s=history_s,
         )
         self.namenodes = NameNodes(world, namenodes, config)
         self._numbers = iter(range(1 << 30))

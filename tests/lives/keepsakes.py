@@ -67,12 +67,12 @@ class Keepsakes:
         self._seen[name] = {}
         before = {each.path: each for each in await fs.ls("/") if each.kind is Kind.FILE}
         sample = self.rng.sample(sorted(before), min(2, len(before)))
-        now = {path: await self._bytes(fs, path) for path in sample if not before[path].open}
+        now = {path: await bytes_of(fs, path) for path in sample if not before[path].open}
         await fs.create_snapshot("/", name)
         self.life._happens("snapshot", name)
         after = {each.path: each for each in await fs.ls("/")}
         for path, data in now.items():
-            if data is not None and _same(before[path], after.get(path)):
+            if data is not None and same(before[path], after.get(path)):
                 self.life.counts["files that nothing changed as a snapshot was taken"] += 1
                 self._compare(f"/.snapshot/{name}{path}", await self._shown(fs, name, path), data)
         await self._look(fs, name)
@@ -108,14 +108,7 @@ class Keepsakes:
             self.life.counts["files of snapshots read"] += 1
 
     async def _shown(self, fs: AsyncClient, name: str, path: str) -> bytes | None:
-        return await self._bytes(fs, f"/.snapshot/{name}{path}")
-
-    async def _bytes(self, fs: AsyncClient, path: str) -> bytes | None:
-        try:
-            async with await fs.open(path) as opened:
-                return await opened.read()
-        except NotFoundError:
-            return None
+        return await bytes_of(fs, f"/.snapshot/{name}{path}")
 
     def _compare(self, path: str, found: bytes | None, wanted: bytes) -> None:
         if found != wanted:
@@ -132,7 +125,17 @@ class Keepsakes:
                 await until_done(self.life.world, partial(fs.delete_snapshot, "/", each.name))
 
 
-def _same(before: FileStatus, after: FileStatus | None) -> bool:
+async def bytes_of(fs: AsyncClient, path: str) -> bytes | None:
+    """Return all bytes of a file; None if there is none."""
+    try:
+        async with await fs.open(path) as opened:
+            return await opened.read()
+    except NotFoundError:
+        return None
+
+
+def same(before: FileStatus, after: FileStatus | None) -> bool:
+    """True if nothing changed a closed file between two looks."""
     return after is not None and (
         (before.file_id, before.size, before.modified_s, after.open)
         == (after.file_id, after.size, after.modified_s, before.open)

@@ -23,6 +23,7 @@ from tests.lives.cluster import BLOCK_BYTES, Cluster, Machine
 from tests.lives.errands import ERRANDS, stay_in_safe_mode
 from tests.lives.folders import Folders
 from tests.lives.keepsakes import Keepsakes
+from tests.lives.memories import HISTORY_S, Memories
 from tests.lives.one_file import OneFile
 from tests.lives.onlookers import Onlookers
 from tests.lives.pairs import Pair
@@ -53,6 +54,8 @@ SEAMS_EVERY: Final = 2
 FULL_EVERY: Final = 5
 """In one of so many lives a disk is full when a machine is lost: each is rare, and lasts for
 seconds, so that by chance they met in none of 74 lives."""
+HISTORY_EVERY: Final = 3
+"""In one of so many lives of the kind `snapshots` a window of history is kept."""
 FLAGS_EVERY: Final = 5
 """In one of so many lives DataNodes are started with wrong options."""
 WHOLE_WITHIN_S: Final = 200.0
@@ -80,7 +83,8 @@ class Kind(enum.Enum):
     """As of the kinds `files` and `rivals`, while some watch all names, and clerks set quotas and
     fill them."""
     SNAPSHOTS = "snapshots"
-    """As of the kinds `files` and `one-file`, while somebody takes, reads and ends snapshots."""
+    """As of the kinds `files` and `one-file`, while somebody takes, reads and ends snapshots; in
+    some a window of history is kept, too, and somebody looks back and undeletes."""
 
 
 def _files_or_rivals(world: World, cluster: Cluster, rng: random.Random) -> AnyUsers:
@@ -125,7 +129,9 @@ class Life(Trouble):
 
     def __init__(self, seed: int, world: World, kind: Kind) -> None:
         self._signed = kind is Kind.SIGNED
-        super().__init__(seed, world, signed=self._signed)
+        looks_back = kind is Kind.SNAPSHOTS and seed % HISTORY_EVERY == 2
+        history_s = HISTORY_S if looks_back else 0.0
+        super().__init__(seed, world, signed=self._signed, history_s=history_s)
         self.users = _USERS[kind](world, self.cluster, random.Random(world.rng.random()))
         self._admin = world.new_host()
         looked_at = kind in (Kind.SNAPSHOTS, Kind.WATCHED)
@@ -142,6 +148,7 @@ class Life(Trouble):
         with_seams = seed % SEAMS_EVERY == 0 and not isinstance(self.users, WhoMay)
         self._seams = Seams(self) if with_seams else None
         self._keepsakes = Keepsakes(self) if kind is Kind.SNAPSHOTS else None
+        self._memories = Memories(self) if looks_back else None
         self._onlookers = Onlookers(self) if kind is Kind.WATCHED else None
         self._clerks = Clerks(self) if kind is Kind.WATCHED else None
 
@@ -162,6 +169,8 @@ class Life(Trouble):
             await self._seams.end()
         if self._keepsakes is not None:
             await self._keepsakes.end()
+        if self._memories is not None:
+            await self._memories.end()
         if self._clerks is not None:
             await self._clerks.end()
         if self._onlookers is not None:
@@ -199,6 +208,8 @@ class Life(Trouble):
             yield self._seams.run(TROUBLE_S)
         if self._keepsakes is not None:
             yield self._keepsakes.run(TROUBLE_S)
+        if self._memories is not None:
+            yield self._memories.run(TROUBLE_S)
         if self._clerks is not None:
             yield self._clerks.run(TROUBLE_S)
         if self.seed % FOLDERS_EVERY == 1:

@@ -21,7 +21,7 @@ from paxosblock.namenode.blocks.replication import reducer
 from paxosblock.namenode.blocks.replication.copies import Copies, Copy
 from paxosblock.namenode.blocks.replication.needs import Need, StorageState, StorageView, assess
 from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
-from paxosblock.namenode.catalog import blocks, kept_blocks, keys, quotas, timelines
+from paxosblock.namenode.catalog import blocks, kept_blocks, keys, quotas, snapshots, timelines
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.kv.interface import Versioned
@@ -196,6 +196,12 @@ def _shows_nothing() -> Changes:
     return ((kept_blocks.Shown, "by", lambda _shown, _block: None),)
 
 
+def _looks_back_too_far() -> Changes:
+    """The window shows what was there one revision before."""
+    asked_for = snapshots._revision
+    return ((snapshots, "_revision", lambda view, name: asked_for(view, name) - 1),)
+
+
 def _answers_behind_the_change() -> Changes:
     """A change wakes watchers, and is not told to them."""
     concern = Audiences.concern
@@ -229,6 +235,7 @@ FAULTS: Final = {
     "rights are no precondition": _rights_are_no_precondition,
     "a DataNode forgets keys": _forgets_keys,
     "a block goes that a snapshot shows": _shows_nothing,
+    "the past is shown too early": _looks_back_too_far,
     "a watcher misses what wakes it": _answers_behind_the_change,
     "a rename is not counted": _moves_uncounted,
 }

@@ -1,5 +1,5 @@
-"""A slice of the lives in which somebody takes, reads and ends snapshots of everything. In `make
-lives` there are more.
+"""A slice of the lives in which somebody takes, reads and ends snapshots of everything, and looks
+back through a window of history. In `make lives` there are more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ is taken in the middle of a truncate."""
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_what_a_snapshot_shows_never_changes_and_nothing_stays_after_it() -> None:
+def test_what_the_past_shows_never_changes_and_nothing_stays_after_it() -> None:
     counts = Counter[str]()
     for seed in SEEDS:
         outcome = live(seed, Kind.SNAPSHOTS)
@@ -29,5 +29,9 @@ def test_what_a_snapshot_shows_never_changes_and_nothing_stays_after_it() -> Non
         "truncates",
         "files joined",
         "files deleted",
+        "moments seen again",
+        "files of the past read",
+        "moments forgotten",
+        "directories undeleted",
     ):
         assert counts[what] > 2, what

@@ -41,13 +41,16 @@ INSIDE_CHANCE: Final = 0.6
 class Trouble:
     """The blows in the life of one seed, and what comes back after them."""
 
-    def __init__(self, seed: int, world: World, *, signed: bool = False) -> None:
+    def __init__(
+        self, seed: int, world: World, *, signed: bool = False, history_s: float = 0.0
+    ) -> None:
         self.seed = seed
         self.world = world
         self.loop = world.loop
         self.rng = random.Random(world.rng.random())
         world.network.mistake = world.mistake
-        self.cluster = Cluster(world, RACKS, NAMENODES[seed % len(NAMENODES)], signed=signed)
+        namenodes = NAMENODES[seed % len(NAMENODES)]
+        self.cluster = Cluster(world, RACKS, namenodes, signed=signed, history_s=history_s)
         self.checker = Checker(world, self.cluster)
         self.counts: Counter[str] = Counter()
         self._namenode_suffers = False
