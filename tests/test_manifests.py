@@ -75,6 +75,10 @@ def check_node(found: dict[str, Any], kind: str, own: str, namenodes: tuple[str,
     assert str(paths) == f"/data/{kind}"
 
 
+PLAIN: Final = "PAXOSBLOCK_CLIENT_TOKEN_OVER_PLAIN"
+"""Without TLS a gateway serves nobody who must bring a token unless it may send tokens on."""
+
+
 def check_gateway(found: dict[str, Any], namenodes: tuple[str, ...]) -> None:
     assert (found["listen"], found["s3_listen"]) == (f"0.0.0.0:{GATEWAY}", f"0.0.0.0:{S3}")
     assert cluster_addresses(found["namenodes"]) == namenodes
@@ -95,6 +99,7 @@ def test_the_compose_file_starts_a_cluster_of_three(repository: Path, first: str
             continue
         if name == "gw1":
             check_gateway(options(shlex.split(service["command"])), namenodes)
+            assert service["environment"][PLAIN] == "true"
             assert f":{GATEWAY}/healthz" in service["healthcheck"]["test"][1]
             assert service["ports"] == [f"127.0.0.1:{each}:{each}" for each in (GATEWAY, S3)]
             continue
@@ -170,7 +175,9 @@ def test_the_manifests_start_gateways_that_find_the_namenodes(repository: Path) 
     given = options(container["args"])
     check_gateway(given, tuple(f"namenode-{number}.namenode:9870" for number in range(3)))
     assert given["advertise"] == f"{found['Service']['metadata']['name']}:{GATEWAY}"
-    check_variables({each["name"]: "" for each in container["env"]})
+    env = {each["name"]: each["value"] for each in container["env"]}
+    check_variables(env)
+    assert env[PLAIN] == "true"
     for probe in ("startupProbe", "readinessProbe"):
         assert container[probe]["httpGet"] == {"path": "/healthz", "port": "gateway"}
     mounted = {each["name"] for each in container["volumeMounts"]}
@@ -250,6 +257,7 @@ def check_gateway_with_tls(deployment: dict[str, Any], made: Path) -> None:
     assert "--insecure" not in container["args"]
     env = {each["name"]: each["value"] for each in container["env"]}
     check_variables(env)
+    assert PLAIN not in env
     mounted = next(each for each in container["volumeMounts"] if each["name"] == "tls")
     for variable in ("PAXOSBLOCK_TLS_CA", "PAXOSBLOCK_GATEWAY_HTTPS_CERT"):
         assert (made / Path(env[variable]).relative_to(mounted["mountPath"])).exists()
