@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
     from paxosblock.client.copies.copy_steps import CopyAction, CopyStep, CopySummary, Sync
     from paxosblock.client.datanode_verbs import AsyncDataNode
+    from paxosblock.client.names.as_of import When
     from paxosblock.client.reading.file_checksum import FileChecksum
     from paxosblock.client.reading.file_reader import AsyncFileReader
     from paxosblock.client.reading.length import Consistency
@@ -245,6 +246,7 @@ __all__ = [
     "TruncatedError",
     "UnavailableError",
     "Vote",
+    "When",
     "WriteOptions",
     "WriterId",
     "__version__",
@@ -374,6 +376,7 @@ __getattr__, __dir__ = lazy_names(
         "TruncatedError": "paxosblock.errors",
         "UnavailableError": "paxosblock.errors",
         "Vote": "paxosblock.protocol.messages",
+        "When": "paxosblock.client.names.as_of",
         "WriteOptions": "paxosblock.base.replacement",
         "WriterId": "paxosblock.protocol.types",
         "__version__": "paxosblock.base.version",

@@ -128,7 +128,7 @@ def test_each_way_in_reads_what_was_there_at_a_time(
     assert capfd.readouterr().out == "3\n"
     run(["fs", "ls", "-C", f"{cluster.url}/ways", "--at", at])
     assert capfd.readouterr().out.count("\n") == 2
-    run(["admin", "report", "--namenodes", cluster.addresses[0]])
+    run(["admin", "report", "--namenodes", ",".join(cluster.addresses)])
     report = capfd.readouterr().out
     assert re.search(r"\nHistory   since 2\S+ \S+ and 0 snapshots, which keep \d+ records", report)
 

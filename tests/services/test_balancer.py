@@ -48,9 +48,16 @@ def with_an_empty_datanode(
                 with fs.create(f"/{number}") as out:
                     out.write(content(number))
             assert on_new(cluster, fs) == 0
+            wait_until(lambda: is_reported(cluster), what="the DataNodes to tell what they have")
             new.start()
             cluster.wait_registered()
             yield cluster, fs
+
+
+def is_reported(cluster: LocalCluster) -> bool:
+    """True once the heartbeats count all replicas: by what they say a threshold is made."""
+    volumes = [volume for node in cluster.status().datanodes for volume in node.storages]
+    return sum(volume.used_bytes for volume in volumes) >= 3 * FILES * 2 * MIB
 
 
 def state_of(cluster: LocalCluster, name: str) -> str:
