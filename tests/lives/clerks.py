@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from paxosblock.api.quota import CHECK_QUOTAS, NO_QUOTA, CheckQuotas
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.errors import PaxosBlockError, QuotaExceededError
+from paxosblock.errors import QuotaExceededError
 from tests.lives.cluster import BLOCK_BYTES
-from tests.lives.users import PATIENCE_S, until_done
+from tests.lives.users import patiently, until_done
 
 if TYPE_CHECKING:
     from tests.lives.life import Life
@@ -51,17 +51,13 @@ class Clerks:
             while loop.now < until_s:
                 await loop.pass_time(rng.uniform(0.05, 1.5))
                 step = rng.choice(steps)
-                try:
-                    async with asyncio.timeout(PATIENCE_S):
+                async with patiently(self.life.world, counts, "clerks", step.__name__):
+                    try:
                         await step(fs, rng)
-                except QuotaExceededError:
-                    counts["times that a quota refused"] += 1
-                except PaxosBlockError as error:
-                    counts[f"clerks {step.__name__} {type(error).__name__}"] += 1
-                except TimeoutError:
-                    self.life.world.mistake(f"{step.__name__} waits longer than {PATIENCE_S} s")
-                else:
-                    counts[f"clerks {step.__name__}"] += 1
+                    except QuotaExceededError:
+                        counts["times that a quota refused"] += 1
+                    else:
+                        counts[f"clerks {step.__name__}"] += 1
 
     async def _limit(self, fs: AsyncClient, rng: random.Random) -> None:
         path = rng.choice(LEDGERS)

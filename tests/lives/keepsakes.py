@@ -7,15 +7,14 @@ after the last snapshot nothing stays that no name leads to (`Checker.unfinished
 
 from __future__ import annotations
 
-import asyncio
 import random
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.errors import NotFoundError, PaxosBlockError
-from tests.lives.users import PATIENCE_S, until_done
+from paxosblock.errors import NotFoundError
+from tests.lives.users import patiently, until_done
 
 if TYPE_CHECKING:
     from tests.lives.life import Life
@@ -51,13 +50,8 @@ class Keepsakes:
             while loop.now < until_s:
                 await loop.pass_time(self.rng.choice((0.5, 3.0, 6.0)) * self.rng.random() * 2)
                 step = self.rng.choice((self._take, self._take, self._read, self._drop))
-                try:
-                    async with asyncio.timeout(PATIENCE_S):
-                        await step(fs)
-                except PaxosBlockError as error:
-                    self.life.counts[f"snapshots {step.__name__} {type(error).__name__}"] += 1
-                except TimeoutError:
-                    self.life.world.mistake(f"{step.__name__} waits longer than {PATIENCE_S} s")
+                async with patiently(self.life.world, self.life.counts, "snapshots", step.__name__):
+                    await step(fs)
 
     async def _take(self, fs: AsyncClient) -> None:
         if len(self._seen) == KEPT:

@@ -9,7 +9,6 @@ is forgotten.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.errors import NotFoundError, PaxosBlockError
+from paxosblock.errors import NotFoundError
 from tests.lives.keepsakes import bytes_of, same
-from tests.lives.users import PATIENCE_S, until_done
+from tests.lives.users import patiently, until_done
 from tests.services.content import content
 
 if TYPE_CHECKING:
@@ -72,13 +71,8 @@ class Memories:
                 step = self.rng.choice(
                     (self._note, self._look_back, self._look_back, self._undelete)
                 )
-                try:
-                    async with asyncio.timeout(PATIENCE_S):
-                        await step(fs)
-                except PaxosBlockError as error:
-                    self.life.counts[f"history {step.__name__} {type(error).__name__}"] += 1
-                except TimeoutError:
-                    self.life.world.mistake(f"{step.__name__} waits longer than {PATIENCE_S} s")
+                async with patiently(self.life.world, self.life.counts, "history", step.__name__):
+                    await step(fs)
 
     async def _note(self, fs: AsyncClient) -> None:
         revision, before = await self._listed(fs)

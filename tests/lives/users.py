@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -67,6 +67,18 @@ async def all_ended(world: World, running: list[asyncio.Task[None]], timeout_s: 
             world.mistake("a user waits for ever")
         elif task.exception() is not None:
             world.mistake(f"a user failed: {task.exception()!r}")
+
+
+@asynccontextmanager
+async def patiently(world: World, counts: Counter[str], who: str, step: str) -> AsyncIterator[None]:
+    """Count the error of a step, as it may fail in bad weather; but it must end in time."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield
+    except PaxosBlockError as error:
+        counts[f"{who} {step} {type(error).__name__}"] += 1
+    except TimeoutError:
+        world.mistake(f"{step} waits longer than {PATIENCE_S} s")
 
 
 async def until_done(world: World, what: Callable[[], Awaitable[object]]) -> None:
