@@ -266,7 +266,10 @@ def test_a_fail_over_in_the_middle_of_copies_loses_none_and_leaves_none_twice(
     """Copies that the old leader made become members, or a member too many that leaves again."""
     patience_s, files = WHOLE_WITHIN_S + blocks / 5, [f"/{number}" for number in range(8)]
     each = blocks // len(files)
-    with LocalCluster(5, 3, settings=QUICK) as cluster, Client(cluster.url) as fs:
+    # One at a time, so that there is a middle while the old leader is killed.
+    one = {"copies_per_source": 1, "copies_per_target": 1} if blocks < 1000 else {}
+    settings = {**QUICK, "namenode": {**QUICK["namenode"], **one}}
+    with LocalCluster(5, 3, settings=settings) as cluster, Client(cluster.url) as fs:
         with ThreadPoolExecutor(len(files)) as writers:
             list(writers.map(lambda path: put(fs, path, each, SMALL_BYTES), files))
         ids = [view.record.block for path in files for view in blocks_of(cluster, path)]
