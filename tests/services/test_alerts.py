@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from botocore.exceptions import ClientError
 from prometheus_client.parser import text_string_to_metric_families
 
 from paxosblock import Client, LocalCluster
@@ -28,6 +29,7 @@ from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
 from paxosblock.namenode.raft.report import observe
 from tests.disks.faults import CALLS, HELD, SYNCS, Fault
+from tests.gateway.s3_clients import s3_client
 from tests.raft.rig import entry, rig
 from tests.secure import url_of
 from tests.services.faulty_node import FaultyCluster
@@ -46,6 +48,10 @@ SIMPLE: Final = re.compile(
 SHARE: Final = re.compile(r"min\((paxosblock_\w+) / (paxosblock_\w+)\) < ([\d.]+)")
 QUANTILE: Final = re.compile(
     r"histogram_quantile\(([\d.]+), sum\(rate\((\w+)\[5m\]\)\) by \(le\)\) > (\d+)"
+)
+FAILED: Final = re.compile(
+    r"sum\(rate\((\w+)\{door=\"(\w+)\",status=~\"5\.\.\"\}\[5m\]\)\)"
+    r" / sum\(rate\(\1\{door=\"\2\"\}\[5m\]\)\) > ([\d.]+)"
 )
 
 Page = dict[str, float]
@@ -87,6 +93,17 @@ def takes_long(before: Iterable[Page], now: Iterable[Page], rule: str) -> bool:
     return counts[math.inf] > 0 and max((b for b in counts if b < reached), default=0) >= int(limit)
 
 
+def fails(before: Page, now: Page, rule: str) -> bool:
+    """True if a rule about failed requests finds too many, in what came since `before`."""
+    metric, door, limit = found_in(FAILED, rule)
+    of_status = re.compile(rf'{metric}{{door="{door}"}}{{status="(\d)\d\d"}}')
+    counts = Counter[str]()
+    for name, value in now.items():
+        if found := of_status.fullmatch(name):
+            counts[found[1]] += int(value - before.get(name, 0))
+    return counts["5"] > float(limit) * counts.total()
+
+
 def found_in(form: re.Pattern[str], rule: str) -> tuple[str, ...]:
     found = form.fullmatch(rule)
     assert found, f"{rule} has another form"
@@ -124,7 +141,7 @@ def rules(repository: Path) -> dict[str, str]:
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(datanodes=4, settings=QUICK) as cluster:
+    with LocalCluster(datanodes=4, gateways=1, settings=QUICK) as cluster:
         yield cluster
 
 
@@ -336,6 +353,27 @@ def test_votes_that_take_long_are_told_until_they_are_quick_again(
         assert not slow("/quick-again")
         for name in ("/quick", "/slow", "/quick-again"):
             fs.delete(name)
+
+
+def test_requests_of_s3_that_fail_are_told_until_they_do_not(
+    rules: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "0s")
+    with LocalCluster(datanodes=1, gateways=1, settings=QUICK) as cluster:
+        (gateway,) = cluster.gateways
+        s3 = s3_client(f"http://{gateway.member.s3_listen}")
+
+        def told() -> bool:
+            before = scraped(gateway)
+            with suppress(ClientError):
+                s3.list_buckets()
+            return fails(before, scraped(gateway), rules["S3Fails"])
+
+        assert not told()
+        cluster.namenode.kill()
+        assert told()
+        cluster.namenode.start()
+        wait_until(lambda: not told(), what="the NameNode to answer the gateway")
 
 
 def test_a_damaged_map_is_told_until_its_namenode_is_started_again(
