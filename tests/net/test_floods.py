@@ -36,6 +36,8 @@ from tests.waiting import wait_until_async
 
 SHORT_S = 0.2
 """A time-out that tests wait for."""
+LONG_S = 600.0
+"""One that is as good as none."""
 
 TYPE = "Content-Type: application/msgpack"
 
@@ -121,11 +123,18 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
 @on_both_loops
 @pytest.mark.parametrize("sent", [b"", b"POST /rpc/mea", b"GET / HTTP/1.1\r\nHost: n\r\n"])
 async def test_a_connection_on_which_no_head_comes_is_closed(sent: bytes) -> None:
-    async with node(Guard(head_timeout_s=SHORT_S)) as each:
+    """A node that waits long keeps them all."""
+    async with (
+        node(Guard(head_timeout_s=LONG_S)) as patient,
+        node(Guard(head_timeout_s=SHORT_S)) as each,
+    ):
+        for _ in range(50):
+            await patient.connect(sent)
         peers = [await each.connect(sent) for _ in range(50)]
         assert await closed(*peers)
         assert each.count(Refusal.NO_HEAD) == 50
         assert each.guard.admission.count == 0
+        assert patient.guard.admission.count == 50
 
 
 @on_both_loops
@@ -232,11 +241,17 @@ async def test_without_a_descriptor_a_connection_waits_and_the_node_goes_on(
 
 @on_both_loops
 async def test_a_body_that_stands_still_is_given_up() -> None:
-    async with node(Guard(body_limits=BodyLimits(stall_s=SHORT_S))) as each:
-        peers = [await each.connect(post(MIB, b"x" * 40 * KIB)) for _ in range(10)]
+    """A node that waits long keeps them all."""
+    limits, part = BodyLimits(stall_s=SHORT_S), post(MIB, b"x" * 40 * KIB)
+    long = Guard(body_limits=BodyLimits(stall_s=LONG_S))
+    async with node(long) as patient, node(Guard(body_limits=limits)) as each:
+        for _ in range(10):
+            await patient.connect(part)
+        peers = [await each.connect(part) for _ in range(10)]
         assert await closed(*peers)
         assert each.count(Refusal.BODY_STALLED) == 10
         assert each.guard.request_bodies.held_bytes == 0
+        assert patient.guard.admission.count == 10
 
 
 @on_both_loops
@@ -251,6 +266,15 @@ async def test_a_body_of_which_a_byte_comes_now_and_then_is_given_up() -> None:
 
         await wait_until_async(given_up_though_more_comes)
         assert await closed(peer)
+
+
+@on_both_loops
+async def test_without_a_budget_bodies_under_way_take_what_they_say() -> None:
+    async with node(Guard(body_limits=BodyLimits(memory_bytes=1024 * MIB))) as each:
+        for _ in range(4):
+            await each.connect(post(10 * MIB, b"x" * 900 * KIB))
+        await wait_until_async(lambda: each.guard.request_bodies.held_bytes > 3400 * KIB)
+        assert await each.measure("x" * MIB) == MIB
 
 
 @on_both_loops

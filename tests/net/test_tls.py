@@ -342,6 +342,25 @@ async def test_who_shows_no_certificate_gets_nothing_but_the_health(ours: Certif
 
 
 @on_both_loops
+async def test_who_stole_the_certificate_of_a_gateway_is_served_by_no_node(
+    ours: Certificates,
+) -> None:
+    """It is of the same authority, as that of a user is, who is served."""
+    body, headers = msgspec.msgpack.encode(Text("a")), {"Content-Type": "application/msgpack"}
+    async with node(ours.of_node()) as served, aiohttp.ClientSession() as http:
+        for shown, is_served in ((ours.user(), True), (ours.gateway(), False)):
+            context = ssl.create_default_context(cafile=ours.ca)
+            context.load_cert_chain(shown)
+            url = f"https://{served.address}/rpc/echo"
+            try:
+                async with http.post(url, data=body, headers=headers, ssl=context) as answer:
+                    assert (answer.status == 200) is is_served
+            except (aiohttp.ClientError, OSError):
+                assert not is_served
+        assert served.begun == ["a"]
+
+
+@on_both_loops
 async def test_a_foreign_authority_is_believed_by_neither_end(
     ours: Certificates, others: Certificates
 ) -> None:
@@ -727,6 +746,18 @@ async def test_handshakes_that_are_never_finished_keep_no_other_out(
                     assert await called(served.address, ours.of_user()) == "a"
             assert await streamed(served.address, ours.of_user()) == chunk(b"a")
             assert guard.admission.unproven_count <= 16
+        await wait_until_async(lambda: guard.admission.count == 0)
+
+
+async def test_without_a_small_pool_handshakes_that_are_never_finished_pile_up(
+    ours: Certificates,
+) -> None:
+    guard = Guard(access=ours.of_node())
+    async with node(guard.access, guard) as served:
+        with ExitStack() as stack:
+            for _ in range(40):
+                stack.enter_context(socket.create_connection(split_address(served.address), SOON_S))
+            await wait_until_async(lambda: guard.admission.unproven_count == 40)
         await wait_until_async(lambda: guard.admission.count == 0)
 
 
