@@ -75,6 +75,7 @@ FOUND_BY = {
     "rights are no precondition": (Kind.WHO_MAY, (4,), "the tree changed as no user may "),
     "a DataNode forgets keys": (Kind.SIGNED, (1,), "a capability was refused: "),
     "a block goes that a snapshot shows": (Kind.SNAPSHOTS, (2,), "/.snapshot/"),
+    "the past is shown too early": (Kind.SNAPSHOTS, (5, 2), "/one @"),
     "a watcher misses what wakes it": (Kind.WATCHED, (2,), "a watcher "),
     "a rename is not counted": (Kind.WATCHED, (2,), "a count finds other than "),
 }
@@ -110,6 +111,10 @@ def test_nothing_is_lost_and_all_becomes_whole_whatever_happens(
 
 def test_the_same_seed_lives_the_same_way(outcomes: list[Outcome]) -> None:
     assert live(SEEDS[0]) == outcomes[0]
+
+
+def test_each_planted_fault_has_lives_that_find_it() -> None:
+    assert FOUND_BY.keys() == FAULTS.keys()
 
 
 @pytest.mark.slow

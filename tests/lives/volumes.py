@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.datanode.store.file_store import FileStore
+from paxosblock.datanode.store.identity import read_identity
 from paxosblock.datanode.store.small_index import NOWHERE
 from paxosblock.journal.segment import HEADER_BYTES, RECORD_BYTES
 from paxosblock.namenode.name_node import NameNode
@@ -107,11 +108,13 @@ class Volumes:
         if other is None or other is machine:
             return
         pair = machine, other
+        number = self.rng.randrange(len(machine.folders))
+        if not all(_taken(each.disk, each.folders[number]) for each in pair):
+            return  # one that no cluster took has promised nothing: another node may have it
         for each in pair:
             self.kill(each)
         own = [each.disk for each in pair]
         before = [each.files() for each in own]
-        number = self.rng.randrange(len(machine.folders))
         mine, theirs = (each.folders[number] for each in pair)
         self.life._happens("volumes swapped", machine.name, other.name)
         machine.disk = _with(before[0], mine, before[1], theirs)
@@ -186,6 +189,12 @@ class Volumes:
             data[place] ^= 1 << self.rng.randrange(8)
             machine.disk.names_now[path].settle()
         self.start(machine)
+
+
+def _taken(disk: SimulatedDisk, folder: Path) -> bool:
+    """Return whether a cluster ever took this volume."""
+    identity = read_identity(disk, folder)
+    return identity is not None and bool(identity.cluster)
 
 
 def _elsewhere(disk: SimulatedDisk, folder: Path) -> Iterator[tuple[Path, bytes]]:
