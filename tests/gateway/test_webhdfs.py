@@ -427,9 +427,10 @@ def test_deleting_says_whether_there_was_anything(
 ) -> None:
     fs.mkdirs(f"{home}/d/e")
     put(fs, f"{home}/f", b"")
-    full = gateway.ask("DELETE", f"{home}/d", "DELETE")
-    assert (full.status, full.exception) == (403, "PathIsNotEmptyDirectoryException")
-    assert "is non empty" in full.message
+    for path in (f"{home}/d", "/"):
+        full = gateway.ask("DELETE", path, "DELETE")
+        assert (full.status, full.exception) == (403, "PathIsNotEmptyDirectoryException")
+        assert f"{path} is non empty" in full.message
     for path in (f"{home}/f/x", f"{home}/no", "/"):
         gone = gateway.ask("DELETE", path, "DELETE", recursive="true")
         assert gone.json == {"boolean": False}, path
@@ -493,10 +494,20 @@ def test_a_page_in_a_browser_gets_nothing(gateway: RunningGateway, fs: Client, h
     assert not fs.exists(f"{home}/x")
 
 
-def test_files_that_are_not_published_are_no_business_of_a_door(gateway: RunningGateway) -> None:
+def test_files_that_are_not_published_are_no_business_of_a_door(
+    gateway: RunningGateway, fs: Client, home: str
+) -> None:
+    """A list does not name their directory, as a program that walks it would be refused."""
+    fs.mkdirs("/.staging")
     for path in ("/.staging", "/.staging/x"):
         reply = gateway.ask("GET", path, "GETFILESTATUS")
         assert (reply.status, reply.exception) == (403, "AccessControlException")
+    shown = gateway.ask("GET", "/", "LISTSTATUS").json["FileStatuses"]
+    page = gateway.ask("GET", "/", "LISTSTATUS_BATCH").json["DirectoryListing"]["partialListing"]
+    for listed in (shown, page["FileStatuses"]):
+        names = [entry["pathSuffix"] for entry in listed["FileStatus"]]
+        assert home[1:] in names
+        assert ".staging" not in names
 
 
 def test_snapshots_are_taken_read_renamed_and_deleted(

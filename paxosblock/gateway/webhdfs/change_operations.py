@@ -7,6 +7,7 @@ from typing import Final
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.quota import NO_QUOTA
 from paxosblock.api.transaction import Delete, Operation, Rename
+from paxosblock.base.paths import ROOT, STAGING
 from paxosblock.errors import (
     DirectoryNotEmptyError,
     ExistsError,
@@ -20,7 +21,7 @@ from paxosblock.gateway.upload import Upload, append
 from paxosblock.gateway.webhdfs.hadoop_json import answered, done, truth
 from paxosblock.gateway.webhdfs.operation_table import HadoopCall, operation
 from paxosblock.gateway.webhdfs.parameters import LONG_MAX, invalid
-from paxosblock.gateway.webhdfs.remote_exceptions import HadoopError, JavaError
+from paxosblock.gateway.webhdfs.remote_exceptions import HadoopError, JavaError, as_hadoop_error
 from paxosblock.gateway.webhdfs.two_steps import is_first_step, redirected
 
 _RENAME_OPTIONS: Final = frozenset({"NONE", "OVERWRITE", "TO_TRASH"})
@@ -160,13 +161,23 @@ async def mkdirs(call: HadoopCall) -> Answer:
 @operation("DELETE", "DELETE", lambda _: truth(True))
 async def delete(call: HadoopCall) -> Answer:
     """Delete a file, or a directory with all that is in it where `recursive` says so."""
-    if call.path == "/":
+    recursive = call.parameters.flag("recursive")
+    if call.path == ROOT:
+        if not recursive and await _root_has_entries(call):
+            raise as_hadoop_error(DirectoryNotEmptyError("it has entries"), ROOT)
         return truth(False)
     try:
-        recursive = call.parameters.flag("recursive")
         return truth(await call.fs.delete(call.path, recursive=recursive))
     except (NotFoundError, NotDirectoryError):
         return truth(False)
+
+
+async def _root_has_entries(call: HadoopCall) -> bool:
+    """True if a program sees any entry there."""
+    async for page in call.fs.pages(ROOT, one_state=False):
+        if any(each.path != STAGING for each in page.entries):
+            return True
+    return False
 
 
 def _renamed_well(call: HadoopCall) -> Answer:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from paxosblock.api.namenode import Listing
+from paxosblock.base.paths import STAGING
 from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.gateway.download import asked_again_if_replaced, begun
 from paxosblock.gateway.exchange import Answer, StreamedBody
@@ -60,10 +61,12 @@ async def list_status(call: HadoopCall) -> Answer:
 
 
 async def _listed(first: Listing, pages: AsyncIterator[Listing], path: str) -> AsyncIterator[bytes]:
-    yield _LIST_HEAD + _joined(_entries(first, path))
+    listed = _joined(_entries(first, path))
+    yield _LIST_HEAD + listed
     async for page in pages:
-        if page.entries:
-            yield b"," + _joined(_entries(page, path))
+        if more := _joined(_entries(page, path)):
+            yield b"," + more if listed else more
+            listed = more
     yield _LIST_TAIL
 
 
@@ -72,7 +75,12 @@ def _joined(entries: list[FileStatusJson]) -> bytes:
 
 
 def _entries(page: Listing, path: str) -> list[FileStatusJson]:
-    return [file_status(each, each.name if each.path != path else "") for each in page.entries]
+    """Return what a program is shown: not the directory into which no program may look."""
+    return [
+        file_status(each, each.name if each.path != path else "")
+        for each in page.entries
+        if each.path != STAGING
+    ]
 
 
 @operation("LISTSTATUS_BATCH", "GET")
