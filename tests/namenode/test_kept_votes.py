@@ -8,18 +8,22 @@ import pytest
 
 from paxosblock.api.namenode import SEAL_BLOCK, BlockRequest, FinalizeBlock
 from paxosblock.api.status import EXPLAIN, VoteLine
-from paxosblock.namenode.blocks.history import History
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import NotReadyError
+from paxosblock.namenode.blocks.history import NO_ANSWER, History
 from paxosblock.namenode.catalog import kept_votes, keys
 from paxosblock.namenode.catalog.changes import Changes
 from paxosblock.namenode.catalog.draft import Draft, in_one
-from paxosblock.namenode.catalog.kept_votes import OPENED
+from paxosblock.namenode.catalog.kept_votes import NO_QUORUM, OPENED
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import ANN, Scene, new_scene
+from tests.waiting import wait_until_async
 
 BLOCK = BlockId(7)
+IMPATIENT = NameNodeConfig(recovery_timeout_s=0.3)
 
 
 @pytest.fixture
@@ -69,6 +73,37 @@ async def test_another_namenode_tells_the_votes_of_a_recovery(scene: Scene) -> N
     assert events.count("recovery vote") >= 2
     assert found == told[: len(found)]
     assert len(set(told)) == len(told)  # the one that led tells no line twice
+
+
+async def test_another_namenode_tells_why_a_recovery_is_not_ended() -> None:
+    """Two of three members are away: nothing is decided, and what was heard is there all the same,
+    of the last try of many."""
+    scene = await new_scene(store=MemoryStore(), config=IMPATIENT)
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 3, 2, 2)
+    block = view.record.block
+    for storage in view.record.members[:2]:
+        scene.network.reach[storage].alive = False
+    catalog, tries = scene.node.catalog, 2
+    for _ in range(tries):
+        with pytest.raises(NotReadyError):
+            await scene.service.call(SEAL_BLOCK, BlockRequest(block, ANN))
+    await wait_until_async(
+        lambda: [line.event for line in scene.node.history.of(block)].count(NO_QUORUM) >= tries
+    )
+    assert catalog.applied.count(keys.KEPT_VOTES[0]) == 1
+    await scene.close()
+    other = await new_scene(store=scene.store)
+    try:
+        found = await explained(other, block)
+    finally:
+        await other.close()
+    events = [line.event for line in found]
+    assert (events[0], events[1], events[-1]) == (NO_QUORUM, "recovery starts", NO_QUORUM)
+    assert found[0].detail.endswith("before the next line")
+    silent = [line.storage for line in found if line.event == NO_ANSWER]
+    assert sorted(silent) == sorted(view.record.members[:2])  # asked again and again, told once
+    assert "last vote" in events
 
 
 async def test_a_block_that_its_writer_ends_keeps_none(scene: Scene) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from paxosblock.api.status import VoteLine
 from paxosblock.host.logs import facts, log_event
 from paxosblock.namenode.catalog.kept_votes import OPENED, Grounds
@@ -32,6 +34,9 @@ LINES_MAX: Final = 64
 GROUNDS_MAX: Final = 32
 """Steps before a decision that are kept with it."""
 DELETED: Final = "deleted"
+NO_ANSWER: Final = "no answer"
+REFUSED: Final = "refused"
+_SAID_AGAIN: Final = (NO_ANSWER, REFUSED)
 NOBODY = StorageId("")
 """Stands for the NameNode itself."""
 
@@ -64,8 +69,14 @@ class History:
         logged: bool = False,
     ) -> None:
         """Remember one step, and log it unless its DataNode has `logged` what happens to every
-        replica; that a replica was deleted is for debug."""
-        self._remember(block, VoteLine(self._clock_ms(), generation, event, storage, detail))
+        replica; that a replica was deleted is for debug. What a member that is asked again says
+        once more is left out, or it would drive out all that others said."""
+        line = VoteLine(self._clock_ms(), generation, event, storage, detail)
+        if event in _SAID_AGAIN and self._last_of(block, storage) == msgspec.structs.replace(
+            line, time_ms=0
+        ):
+            return
+        self._remember(block, line)
         level = logging.DEBUG if event == DELETED else logging.INFO
         if logged or not _log.isEnabledFor(level):
             return
@@ -114,6 +125,13 @@ class History:
         while lines[0].generation < grounds[-1].generation:
             lines.popleft()
 
+    def _last_of(self, block: BlockId, storage: StorageId) -> VoteLine | None:
+        """Return the last step of a member, at the time 0."""
+        steps = self._steps.get(block)
+        lines = reversed(steps.lines) if steps is not None else ()
+        last = next((line for line in lines if line.storage == storage), None)
+        return last and msgspec.structs.replace(last, time_ms=0)
+
     def _remember(self, block: BlockId, line: VoteLine) -> _BlockHistory:
         steps = self._steps.get(block)
         if steps is None:
@@ -144,7 +162,7 @@ def describe(
         case Deleted():
             return DELETED, ""
         case Nack():
-            return "refused", (
+            return REFUSED, (
                 f"{answer.reason.value}, promised {answer.max_generation}, "
                 f"accepted {answer.accepted_generation}, length {answer.length}"
             )

@@ -26,6 +26,7 @@ from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.runner import Attempt, Heard, Runner
 from paxosblock.namenode.catalog import protocol_errors
 from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.kept_votes import NO_QUORUM, Grounds
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -182,14 +183,18 @@ class Recoverer:
 
     async def _try_until(self, block: BlockId, run: _RecoveryRun) -> BlockEntry:
         backoff_s, patience_s = BACKOFF_FIRST_S, PATIENCE_FIRST_S
+        grounds: Grounds = ()
         while True:
             given_up = run.given_up
             entry = await self._catalog.allocate_seal(
-                block, forced=bool(given_up), above=run.promised
+                block, forced=bool(given_up), above=run.promised, grounds=grounds
             )
             if isinstance(entry, Refused):  # it is finalized, or it is not known what became of it
                 protocol_errors.check_learned(entry.record)
                 return await self._catalog.get_block(block)
+            if grounds:
+                self._history.decided(block, grounds)
+                grounds = ()
             if run.given_up != given_up:
                 continue  # a forced recovery came meanwhile, and this record does not show it
             attempt = self._runner.attempt(recovery.seal(entry.record, given_up))
@@ -198,10 +203,19 @@ class Recoverer:
                 decided = await self._decide(proposer)
                 if decided is not None:
                     return decided
+            else:
+                grounds = self._history.grounds(block, proposer.generation, NO_QUORUM, "")
             if _now_s() >= run.deadline_s:
+                if grounds:
+                    self._background.start(self._keep(block, grounds), f"votes of block {block}")
                 raise _not_recovered(proposer, run.heard, self._timeout_s)
             await asyncio.sleep(self._jitter.uniform(0, backoff_s))
             backoff_s, patience_s = min(2 * backoff_s, BACKOFF_MAX_S), 2 * patience_s
+
+    async def _keep(self, block: BlockId, grounds: Grounds) -> None:
+        """Keep the votes of a recovery that gives up, in the background: no caller waits for it."""
+        await self._catalog.keep_votes(block, grounds)
+        self._history.decided(block, grounds)
 
     async def _decide(self, proposer: Proposer) -> BlockEntry | None:
         """K5; None if another change came first."""

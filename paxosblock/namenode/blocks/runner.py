@@ -14,7 +14,7 @@ from paxosblock.base.units import MIB
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
-from paxosblock.namenode.blocks.history import NOBODY, History, describe
+from paxosblock.namenode.blocks.history import NO_ANSWER, NOBODY, History, describe
 from paxosblock.protocol import recovery
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
@@ -180,7 +180,7 @@ class Attempt:
                     storage, asked, timeout_s=self._time_of(storage, asked)
                 )
             except PaxosBlockError as error:
-                self._note("no answer", str(error), storage)
+                self._note(NO_ANSWER, str(error), storage)
                 self._silent(storage, question, error)
             else:
                 assert isinstance(answer, LastVote | RecoveryVote | Nack), "it answers this"

@@ -328,11 +328,26 @@ class Catalog:
         return await self._change_with(request.block, install, grounds)
 
     async def allocate_seal(
-        self, block: BlockId, *, forced: bool = False, above: Generation = NO_GENERATION
+        self,
+        block: BlockId,
+        *,
+        forced: bool = False,
+        above: Generation = NO_GENERATION,
+        grounds: Grounds = (),
     ) -> BlockEntry | Refused:
-        """K2: allocate a generation for a recovery; the options are those of the rule."""
+        """K2: allocate a generation for a recovery; the options are those of the rule, `grounds`
+        are of its last try."""
         change = partial(finalize.allocate_seal, forced=forced, above=above)
-        return await self.change_block(block, change)
+        return await self.change_block(block, change, grounds)
+
+    async def keep_votes(self, block: BlockId, grounds: Grounds) -> None:
+        """Keep the steps of a recovery that gave up, if the block is still there."""
+
+        def keep(draft: Draft) -> None:
+            blocks.get(draft, block)
+            kept_votes.keep(draft, block, grounds)
+
+        await self._change(keep)
 
     async def finalize_by_recovery(
         self,
@@ -678,11 +693,13 @@ class Catalog:
         change: Callable[[Draft], BlockEntry | Refused],
         grounds: Grounds,
     ) -> BlockEntry | Refused:
-        """Decide about a block, and keep the steps that led to it."""
+        """Decide about a block, and keep the steps that led to it; those of a decision that changes
+        nothing, as it was taken before, are not kept."""
 
         def decide(draft: Draft) -> BlockEntry | Refused:
             changed = change(draft)
-            kept_votes.keep(draft, block, grounds)
+            if grounds and draft.changes:
+                kept_votes.keep(draft, block, grounds)
             return changed
 
         return await self._change(decide)

@@ -1,7 +1,9 @@
 """The votes that decisions about blocks came from, kept for `explain`.
 
 The change of the catalog that is a decision (K5, K7, K14) carries them, so that they are there
-exactly if the decision is, after a restart and at the next leader too. Nothing depends on them.
+exactly if the decision is, after a restart and at the next leader too. The votes and refusals of a
+recovery that had no quorum are kept with the generation of its next try (K2), or by a change of
+their own if it gives up. Nothing depends on them.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ Grounds = tuple[VoteLine, ...]
 OPENED: Final = "opened again"
 """The decision K7 of an APPEND. A block that is opened again and again has the votes of the last
 time, and the number of those before: a log that is appended to line by line has thousands."""
+NO_QUORUM: Final = "no quorum"
+"""The end of a try to recover a block that too few members granted. There may be thousands, as the
+block is tried again until its members are back, so these too have the votes of the last one."""
+_REPEATED: Final = (OPENED, NO_QUORUM)
 OF_BLOCK: Final = 8
 """Decisions about one block that are remembered."""
 EVENT: Final = VoteLine.__struct_fields__.index("event")
@@ -32,21 +38,18 @@ OF_ALL: Final = 10_000
 
 
 def keep(draft: Draft, block: BlockId, grounds: Grounds) -> None:
-    """Let the change that is a decision carry its grounds. A decision that changes nothing, as it
-    was taken before, carries none."""
-    if not grounds or not draft.changes:
-        return
+    """Keep a decision with its grounds."""
     decision, lines = grounds[-1], tuple(astuple(line) for line in grounds)
     before = list(draft.scan(*keys.kept_votes_of(block), OF_BLOCK, reverse=True))
-    opened, since = 0, None
-    if before and decision.event == OPENED:
+    repeated, since = 0, None
+    if before and decision.event in _REPEATED:
         latest = decode_kept_votes(before[0][1].value)
-        if latest.lines[-1][EVENT] == OPENED:
-            opened, since = latest.opened + 1, latest.since or latest.lines[-1]
+        if latest.lines[-1][EVENT] == decision.event:
+            repeated, since = latest.repeated + 1, latest.since or latest.lines[-1]
             draft.delete(before.pop(0)[0])
     for key, _ in before[OF_BLOCK - 1 :]:
         draft.delete(key)
-    kept = KeptVotes(decision.time_ms, lines, opened, since)
+    kept = KeptVotes(decision.time_ms, lines, repeated, since)
     draft.put(keys.kept_votes(block, decision.generation), encode(kept))
 
 
@@ -56,7 +59,7 @@ def of_block(reads: Reads, block: BlockId) -> tuple[VoteLine, ...]:
     for _, found in reads.scan(*keys.kept_votes_of(block)):
         kept = decode_kept_votes(found.value)
         if kept.since is not None:
-            times = "once" if kept.opened == 1 else f"{kept.opened} times"
+            times = "once" if kept.repeated == 1 else f"{kept.repeated} times"
             since = VoteLine(*kept.since)
             lines.append(msgspec.structs.replace(since, detail=f"{times} before the next line"))
         lines += (VoteLine(*line) for line in kept.lines)

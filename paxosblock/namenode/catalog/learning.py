@@ -71,7 +71,8 @@ def learn(draft: Draft, decided: Proposer, _: Context, grounds: Grounds = ()) ->
     elif not _fits(draft, entry):
         return Learned(Refused(Why.BAD_LENGTH, before.record))
     draft.replace_block(before, entry)
-    kept_votes.keep(draft, record.block, grounds)
+    if grounds and draft.changes:
+        kept_votes.keep(draft, record.block, grounds)
     return Learned(entry)
 
 

@@ -219,12 +219,12 @@ KeptLine = tuple[int, Generation, str, StorageId, str]
 
 class KeptVotes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The steps that led to a decision about a block (`kept_votes.py`); `time_ms` is that of the
-    decision. It stands for `opened` decisions before it, too, which opened the block again from
+    decision. It stands for the `repeated` decisions before it, too, which were like it, from
     `since` on."""
 
     time_ms: int
     lines: tuple[KeptLine, ...]
-    opened: int = 0
+    repeated: int = 0
     since: KeptLine | None = None
 
 
