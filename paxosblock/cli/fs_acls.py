@@ -10,6 +10,7 @@ from paxosblock.api.namenode import FileStatus, Kind, PathRequest
 from paxosblock.api.ownership import CHANGE_ACL, GET_ACL_STATUS, AclStatus, ChangePathAcl
 from paxosblock.api.transaction import AclChange
 from paxosblock.base.acl_entries import Acl, AclType, parse_acl, shown_bits
+from paxosblock.cli.fs_names import AT
 from paxosblock.cli.fs_owners import RECURSIVE, changed_each, for_each_below
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation
@@ -21,6 +22,7 @@ _MINIMAL = 3
 
 @click.command(cls=Verb)
 @RECURSIVE
+@AT
 @click.argument("words", nargs=-1, metavar="PATH")
 @click.pass_obj
 def getfacl(invocation: Invocation, *, recursive: bool, words: tuple[str, ...]) -> None:

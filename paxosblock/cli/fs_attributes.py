@@ -12,7 +12,7 @@ from paxosblock.api.path_attributes import (
     SetPathAttributes,
 )
 from paxosblock.base.attribute_values import Encoding, decoded, encoded
-from paxosblock.cli.fs_names import for_each_path, walked
+from paxosblock.cli.fs_names import AT, for_each_path, walked
 from paxosblock.cli.fs_owners import RECURSIVE
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
@@ -28,6 +28,7 @@ from paxosblock.cli.invocation import Invocation, UserError
     type=click.Choice([each.value for each in Encoding], case_sensitive=False),
     help="The form of the values; else text, or hex for what cannot be shown.",
 )
+@AT
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def getfattr(

@@ -29,7 +29,6 @@ from paxosblock.cli.fs_names import (
     for_each_path,
     list_all,
     matching,
-    paths_at,
     status_of,
     target_is_directory,
     the_one,
@@ -486,6 +485,7 @@ def moveToLocal(invocation: Invocation, *, source: str, local: str) -> None:
 @click.option("-crc", "_crc", is_flag=True, help="Accepted: no file of checksums is written.")
 @THREADS
 @QUEUE
+@AT
 @click.argument("words", nargs=-1, required=True, metavar="PATH... [LOCAL]")
 @click.pass_obj
 def get(
@@ -559,7 +559,7 @@ def _merged(local: str) -> Iterator[BinaryIO]:
 @AT
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
-def cat(invocation: Invocation, *, at: str, paths: tuple[str, ...]) -> None:
+def cat(invocation: Invocation, *, paths: tuple[str, ...]) -> None:
     """Write files to standard output, one after the other.
 
     \b
@@ -574,11 +574,12 @@ def cat(invocation: Invocation, *, at: str, paths: tuple[str, ...]) -> None:
             with invocation.client.open(path) as file:
                 _copy_decided(file, out)
 
-        for_each_path(invocation, paths_at(invocation, at, paths), copy)
+        for_each_path(invocation, paths, copy)
 
 
 @click.command(cls=Verb)
 @click.option("-ignoreCrc", "_ignore", is_flag=True, help="Accepted: bytes are always checked.")
+@AT
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def text(invocation: Invocation, *, _ignore: bool, paths: tuple[str, ...]) -> None:
@@ -628,6 +629,7 @@ def _inflate(file: FileReader, out: BinaryIO) -> None:
 @click.command(cls=Verb)
 @click.option("-nl", "newline", is_flag=True, help="A newline behind each file.")
 @click.option("-skip-empty-file", "skip_empty", is_flag=True, help="None behind empty ones.")
+@AT
 @click.argument("sources", nargs=-1, required=True, metavar="PATH...")
 @click.argument("local")
 @click.pass_obj
@@ -669,6 +671,7 @@ def getmerge(
 
 
 @click.command(cls=Verb)
+@AT
 @click.argument("path")
 @click.pass_obj
 def head(invocation: Invocation, path: str) -> None:
@@ -688,6 +691,7 @@ def head(invocation: Invocation, path: str) -> None:
 @click.option("-f", "follow", is_flag=True, help="Go on as the file grows, until Ctrl-C.")
 @click.option("-n", "lines", type=click.IntRange(0), metavar="LINES", help="So many lines.")
 @click.option("-s", "_interval", type=int, metavar="MS", help="Accepted: what comes is shown.")
+@AT
 @click.argument("path")
 @click.pass_obj
 def tail(
@@ -701,6 +705,8 @@ def tail(
     With -f every byte follows as soon as it is decided, even if it is appended after the file was
     closed. Ctrl-C ends it; so does truncating, deleting or replacing the file.
     """
+    if follow and invocation.at:
+        raise click.UsageError("-f follows what is there now, not what was --at a time")
     name = the_one(invocation, path)
     client = invocation.client
     with _standard_output() as out:

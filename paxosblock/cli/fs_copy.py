@@ -11,6 +11,7 @@ import msgspec
 
 from paxosblock.cli.fs_bytes import PRESERVED, QUEUE, THREADS, bytes_at, copying, tell_copied
 from paxosblock.cli.fs_names import (
+    AT,
     for_each_path,
     matching,
     status_of,
@@ -49,6 +50,7 @@ class _CopyVerb(Verb):
 @click.option("-d", "directly", is_flag=True, help="Write to the destinations themselves.")
 @THREADS
 @QUEUE
+@AT
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("destination")
 @click.pass_obj
@@ -97,6 +99,7 @@ def cp(
 
 @click.command(cls=Verb)
 @click.option("-v", "block_size", is_flag=True, help="Show the block size, too.")
+@AT
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def checksum(invocation: Invocation, *, block_size: bool, paths: tuple[str, ...]) -> None:

@@ -31,7 +31,7 @@ def _verbs(names: tuple[str, ...]) -> Iterator[tuple[str, click.Command, click.C
 
 
 def _usage(name: str, command: click.Command, context: click.Context) -> str:
-    """Return such as "-du [-s] [-h] [-v] [-x] [PATHS]..."."""
+    """Return such as "-du [-s] [-h] [-v] [-x] [--at TIME] [PATHS]..."."""
     words = [f"-{name}"]
     for each in command.get_params(context):
         if isinstance(each, click.Argument):
@@ -50,7 +50,7 @@ def usage(invocation: Invocation, *, names: tuple[str, ...]) -> None:
 
     \b
       $ paxosblock fs usage du
-      Usage: paxosblock fs [OPTIONS] -du [-s] [-h] [-v] [-x] [PATHS]...
+      Usage: paxosblock fs [OPTIONS] -du [-s] [-h] [-v] [-x] [--at TIME] [PATHS]...
     """
     for name, command, context in _verbs(names):
         line = _usage(name, command, context)

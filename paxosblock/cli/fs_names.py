@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import stat as unix
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -27,6 +27,8 @@ from paxosblock.api.namenode import (
     PathRequest,
     RenamePath,
 )
+from paxosblock.api.snapshot_calls import REVISION
+from paxosblock.base.paths import ROOT
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import human_size
@@ -62,40 +64,49 @@ class _Names:
         return list_all(self._invocation, path)
 
 
-def matching(invocation: Invocation, written: str) -> list[str]:
-    """Return the paths that a path or pattern names, in order: the path itself if there is such a
-    file, or if nothing matches."""
-    from paxosblock.net.calls.control import each_through
-
-    path = invocation.path(written)
-    if not is_pattern(path):
-        return [path]
-    with suppress(NotFoundError):
-        return [status_of(invocation, path).path]
-
-    return [entry.path for entry in each_through(glob(_Names(invocation), path))] or [path]
+def _keep_at(ctx: click.Context, _: click.Parameter, value: str) -> None:
+    invocation = ctx.find_object(Invocation)
+    assert invocation is not None
+    invocation.at = value
 
 
 AT: Final = click.option(
     "--at",
     metavar="TIME",
     default="",
+    expose_value=False,
+    callback=_keep_at,
     help="As it was then, where a history is kept: 2h (ago), 2026-03-01T12:00, or @REVISION.",
 )
+"""For verbs that only read what `matching` names."""
 
 
-def paths_at(invocation: Invocation, at: str, written: Sequence[str]) -> tuple[str, ...]:
-    """Return paths at which what was there at a time is read; `at` "": as it is.
+def _past(invocation: Invocation, path: str) -> str:
+    """Return the path at which is read what --at asks for: one moment for all paths.
 
     Raises:
         NotFoundError: no history is kept, or it begins later.
         InvalidRequestError: the time is none, or has not come yet.
     """
-    if not at:
-        return tuple(written)
-    paths = [invocation.path(path) for path in written]  # a URL names the cluster
-    of_one_moment = base_name(status_of(invocation, as_of("/", at)).path)
-    return tuple(as_of(path, of_one_moment) for path in paths)
+    if not invocation.at:
+        return path
+    if not invocation.at.startswith(REVISION):
+        invocation.at = base_name(status_of(invocation, as_of(ROOT, invocation.at)).path)
+    return as_of(path, invocation.at)
+
+
+def matching(invocation: Invocation, written: str) -> list[str]:
+    """Return the paths that a path or pattern names, in order: the path itself if there is such a
+    file, or if nothing matches."""
+    from paxosblock.net.calls.control import each_through
+
+    path = _past(invocation, invocation.path(written))
+    if not is_pattern(path):
+        return [path]
+    with suppress(NotFoundError):
+        return [status_of(invocation, path).path]
+
+    return [entry.path for entry in each_through(glob(_Names(invocation), path))] or [path]
 
 
 def the_one(invocation: Invocation, written: str) -> str:
@@ -156,7 +167,6 @@ def ls(
     by_time: bool,
     by_size: bool,
     reverse: bool,
-    at: str,
     paths: tuple[str, ...],
 ) -> None:
     """List a directory (default: /), or show a file.
@@ -187,7 +197,7 @@ def ls(
             invocation.say(f"Found {len(entries)} items")
         return _print_entries(invocation, entries, human, only_paths)
 
-    for_each_path(invocation, paths_at(invocation, at, paths or ("/",)), show)
+    for_each_path(invocation, paths or (ROOT,), show)
 
 
 def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[float, str]]:
@@ -347,6 +357,7 @@ def concat(invocation: Invocation, target: str, sources: tuple[str, ...]) -> Non
 
 
 @click.command(cls=Verb)
+@AT
 @click.argument("words", nargs=-1, required=True, metavar="[FORMAT] PATH...")
 @click.pass_obj
 def stat(invocation: Invocation, words: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ from paxosblock.api.subtree import (
     SumSubtree,
     Unread,
 )
-from paxosblock.cli.fs_names import for_each_path, status_of
+from paxosblock.cli.fs_names import AT, for_each_path, status_of
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import aligned, human_size
@@ -70,6 +70,7 @@ def _size(size_bytes: int, human: bool) -> str:
 @HUMAN
 @HEADER
 @_NO_SNAPSHOTS
+@AT
 @click.argument("paths", nargs=-1)
 @click.pass_obj
 def du(
@@ -203,6 +204,7 @@ def _types(written: str) -> tuple[str, ...]:
 @click.option("-u", "usage_only", is_flag=True, help="Show quotas, and nothing else.")
 @_NO_SNAPSHOTS
 @click.option("-e", "coding", is_flag=True, help="Show Replicated for each file, as in HDFS.")
+@AT
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
 def count(
@@ -327,6 +329,7 @@ def _name_test(pattern: str, *, fold: bool) -> _And:
 
 
 @click.command(cls=Verb, context_settings={"ignore_unknown_options": True})
+@AT
 @click.argument("words", nargs=-1, metavar="[PATH]... [EXPRESSION]", type=click.UNPROCESSED)
 @click.pass_obj
 def find(invocation: Invocation, words: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ import click
 
 from paxosblock.api.namenode import DELETE, DeletePath, FileStatus, Kind
 from paxosblock.api.ownership import CHECK_ACCESS, SET_TIMES, CheckAccess, SetPathTimes
-from paxosblock.cli.fs_names import for_each_path, status_of, the_one
+from paxosblock.cli.fs_names import AT, for_each_path, status_of, the_one
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.errors import (
@@ -161,6 +161,7 @@ def _asks(letter: str, answer: str) -> Callable[[F], F]:
 @_asks("w", "It exists, and you may write it.")
 @_asks("r", "It exists, and you may read it.")
 @_asks("z", "It has no bytes.")
+@AT
 @click.argument("path")
 @click.pass_obj
 def test(invocation: Invocation, /, *, path: str, **asked: bool) -> int:

@@ -77,6 +77,8 @@ class Invocation:
     debug: bool = False
     verb: str = ""
     failures: int = 0
+    at: str = ""
+    """A time in the past: the verb reads what was there then. "": what is there now."""
     _by_url: bool = False
     _settled: bool = False
     """True once a path was taken or the NameNodes were chosen: a URL after that changes nothing."""

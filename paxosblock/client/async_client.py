@@ -59,7 +59,7 @@ from paxosblock.client.names.as_of import When, as_of
 from paxosblock.client.names.below import below_at_once, content_summaries, content_summary
 from paxosblock.client.names.snapshot_verbs import AsyncSnapshots
 from paxosblock.client.names.url import cluster_addresses
-from paxosblock.client.names.walk import base_name, glob, pages, walk
+from paxosblock.client.names.walk import glob, pages, walk
 from paxosblock.client.names.watch import watcher
 from paxosblock.client.opening import opening
 from paxosblock.client.reading.file_checksum import FileChecksum, file_checksum
@@ -351,8 +351,7 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
     async def exists(self, path: AnyPath, *, at: When | None = None) -> bool:
         """True if there is a file or directory at `path`, or was `at` a time, as for `open`. It is
         not known, a NotFoundError, where no history of then is kept."""
-        if at is not None:
-            path = as_of(path, base_name(await self.as_of(at)))
+        path = await self._then(path, at)
         try:
             await self.stat(path)
         except (NotFoundError, NotDirectoryError):
@@ -411,19 +410,20 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
         path = as_of(path, at)
         return below_at_once(self._list_subtree, path) if one_state else walk(self, path)
 
-    async def content_summary(self, path: AnyPath) -> ContentSummary:
-        """Count the files, directories and bytes at and below `path`, all at one moment.
+    async def content_summary(self, path: AnyPath, *, at: When | None = None) -> ContentSummary:
+        """Count the files, directories and bytes at and below `path`, all at one moment; `at`: as
+        it was then, as for `open`.
 
         Raises:
             NotFoundError: nothing is at `path`.
             PermissionDeniedError: a directory there may not be read.
         """
-        return await content_summary(self._sum_subtree, text_of(path))
+        return await content_summary(self._sum_subtree, as_of(path, at))
 
-    async def content_summaries(self, path: AnyPath) -> list[Summed]:
+    async def content_summaries(self, path: AnyPath, *, at: When | None = None) -> list[Summed]:
         """Return a `content_summary` of each entry of a directory, all at one moment, in order of
-        name; for a file, of the file itself. Raises as `content_summary` does."""
-        return await content_summaries(self._sum_subtree, text_of(path))
+        name; for a file, of the file itself. `at` and what is raised are as there."""
+        return await content_summaries(self._sum_subtree, as_of(path, at))
 
     async def room(self) -> ClusterRoom:
         """Return the room of the cluster: the sum of the volumes of all live DataNodes."""
@@ -488,14 +488,17 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
         """
         return watcher(self._session, text_of(path), after, listed=listed).run()
 
-    async def glob(self, pattern: AnyPath) -> list[FileStatus]:
+    async def glob(self, pattern: AnyPath, *, at: When | None = None) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as
         Hadoop's, and of `**` for any number of directories; in order of path.
 
-        A backslash takes the meaning of the next sign away. Raises InvalidRequestError for braces
-        or brackets that are not closed.
+        A backslash takes the meaning of the next sign away. `at`: as it was then, as for `ls`.
+
+        Raises:
+            InvalidRequestError: braces or brackets that are not closed; `at` is no time.
+            NotFoundError: no history of then is kept.
         """
-        return [entry async for entry in glob(self, text_of(pattern))]
+        return [entry async for entry in glob(self, await self._then(pattern, at))]
 
     async def mkdirs(
         self,
@@ -652,14 +655,17 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
         request = SetPathAttributes(text_of(path), dict(attributes), exist=exist)
         return await self._session.namenodes.call_once(SET_ATTRIBUTES, request)
 
-    async def get_attributes(self, path: AnyPath, *names: str) -> dict[str, bytes]:
-        """Return attributes of a file or directory: those of these names that it has, or all.
+    async def get_attributes(
+        self, path: AnyPath, *names: str, at: When | None = None
+    ) -> dict[str, bytes]:
+        """Return attributes of a file or directory: those of these names that it has, or all; `at`:
+        those that it had then, as for `open`.
 
         Raises:
             NotFoundError: there is nothing at `path`.
             InvalidRequestError: no attribute is called so.
         """
-        request = GetAttributes(text_of(path), names)
+        request = GetAttributes(as_of(path, at), names)
         return (await self._session.namenodes.call(GET_ATTRIBUTES, request)).attributes
 
     async def set_times(self, path: AnyPath, modified_s: float) -> FileStatus:
@@ -728,9 +734,10 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
 
     # -- access control lists -------------------------------------------------------------------
 
-    async def get_acl_status(self, path: AnyPath) -> AclStatus:
-        """Return who may do what with a file or directory. Raises NotFoundError."""
-        request = PathRequest(text_of(path))
+    async def get_acl_status(self, path: AnyPath, *, at: When | None = None) -> AclStatus:
+        """Return who may do what with a file or directory; `at`: who might then, as for `open`.
+        Raises NotFoundError."""
+        request = PathRequest(as_of(path, at))
         return await self._session.namenodes.call(ownership.GET_ACL_STATUS, request)
 
     async def set_acl(self, path: AnyPath, entries: str | Iterable[AclEntry]) -> FileStatus:
@@ -841,14 +848,15 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
             else:
                 return await self.stat(path)
 
-    async def checksum(self, path: AnyPath) -> FileChecksum:
+    async def checksum(self, path: AnyPath, *, at: When | None = None) -> FileChecksum:
         """Return the checksum of a file as HDFS has it: the MD5 of the MD5s of its blocks' CRC32Cs
-        of 512 bytes each. All bytes are read, and checked on the way.
+        of 512 bytes each. All bytes are read, and checked on the way. `at` is as for `open`.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             TruncatedError: it was truncated meanwhile.
         """
+        path = as_of(path, at)
         async with self.open(path) as file:
             places = await self.locations(path)
             ends = [place.offset + place.size for place in places]

@@ -294,7 +294,7 @@ def test_a_directory_has_no_checksum(fs: Paxosblock, folder: str) -> None:
 
 def test_usage_shows_the_options_of_verbs(fs: Paxosblock) -> None:
     assert fs("usage", "du", "rmdir").out == (
-        "Usage: paxosblock fs [OPTIONS] -du [-s] [-h] [-v] [-x] [PATHS]...\n"
+        "Usage: paxosblock fs [OPTIONS] -du [-s] [-h] [-v] [-x] [--at TIME] [PATHS]...\n"
         "Usage: paxosblock fs [OPTIONS] -rmdir [--ignore-fail-on-non-empty] PATHS...\n"
     )
     assert len(fs("usage").out.splitlines()) == len(group.entries)

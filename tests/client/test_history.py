@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 
 import fsspec
 import pyarrow as pa
@@ -173,3 +174,58 @@ def test_what_cannot_come_back_is_refused(fs: Client) -> None:
         with pytest.raises(NotFoundError):
             fs.stat(f"/.snapshot/{name}/refused")
     assert [entry.name for entry in fs.ls("/refused")] == before
+
+
+def test_all_that_reads_takes_a_time(
+    fs: Client, cluster: LocalCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Verbs and calls say of then what they said before everything was changed."""
+
+    def called(at: str | None) -> tuple[object, ...]:
+        here = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        fs.download("/then", here, at=at)
+        return (
+            fs.content_summary("/then", at=at),
+            [each.summary for each in fs.content_summaries("/then", at=at)],
+            [each.name for each in fs.glob("/then/*.{txt,log}", at=at)],
+            fs.checksum("/then/a.txt", at=at),
+            fs.get_attributes("/then/a.txt", at=at),
+            fs.get_acl_status("/then/a.txt", at=at),
+            sorted(each.name for each in here.iterdir()),
+        )
+
+    def told(*more: str) -> list[str]:
+        run(["fs", "cp", "-f", *more, "/then/a.txt", f"{cluster.url}/copy"])
+        lines = []
+        for verb in (
+            *("ls -C -R /then", "cat /then/*.txt", "text /then/a.txt", "head /then/a.txt"),
+            *("tail /then/a.txt", "get /then/a.txt -", "du -s /then", "count /then"),
+            *("find /then -name *.txt", "checksum /then/a.txt", "stat %b:%n /then/a.txt"),
+            *("test -e /then/b.txt", "getfacl -R /then", "getfattr -d /then/a.txt", "cat /copy"),
+        ):
+            given = more if "/copy" not in verb else ()
+            words = [cluster.url + word if word[0] == "/" else word for word in verb.split()]
+            code = run(["fs", words[0], *given, *words[1:]])
+            lines.append(re.sub(r"/\.snapshot/@\d+", "", f"{code} {capfd.readouterr().out}"))
+        return lines
+
+    for name, text in (("a.txt", b"1\n2\n"), ("b.txt", b"3\n"), ("c.log", b"")):
+        with fs.create(f"/then/{name}") as out:
+            out.write(text)
+    fs.set_attributes("/then/a.txt", {"user.x": b"1"})
+    fs.set_permission("/then/a.txt", 0o640)
+    then = fs.as_of(now_with(fs, "/then/c.log"))
+    before, lines = called(None), told()
+    at = then.rpartition("/")[2]
+    fs.truncate("/then/a.txt", 1)
+    fs.set_attributes("/then/a.txt", {"user.x": None})
+    fs.set_permission("/then/a.txt", 0o600)
+    fs.delete("/then/b.txt")
+    fs.rename("/then/c.log", "/then/d.log")
+    assert [before == called(None), lines == told()] == [False, False]
+    assert (called(at), told("--at", at)) == (before, lines)
+    with pytest.raises(NotFoundError, match="before the history"):
+        fs.glob("/then/*", at=1000.0)
+    assert run(["fs", "tail", "-f", "--at", at, f"{cluster.url}/then/a.txt"]) == 2
+    assert run(["fs", "du", "--at", "1000d", f"{cluster.url}/then"]) == 1
+    assert "before the history" in capfd.readouterr().err

@@ -277,19 +277,20 @@ class Client(ClientBase):
         """
         return self._iterate(self._async.walk(path, one_state=one_state, at=at))
 
-    def content_summary(self, path: AnyPath) -> ContentSummary:
-        """Count the files, directories and bytes at and below `path`, all at one moment.
+    def content_summary(self, path: AnyPath, *, at: When | None = None) -> ContentSummary:
+        """Count the files, directories and bytes at and below `path`, all at one moment; `at`: as
+        it was then, as for `open`.
 
         Raises:
             NotFoundError: nothing is at `path`.
             PermissionDeniedError: a directory there may not be read.
         """
-        return self._run(self._async.content_summary, path)
+        return self._run(self._async.content_summary, path, at=at)
 
-    def content_summaries(self, path: AnyPath) -> list[Summed]:
+    def content_summaries(self, path: AnyPath, *, at: When | None = None) -> list[Summed]:
         """Return a `content_summary` of each entry of a directory, all at one moment, in order of
-        name; for a file, of the file itself. Raises as `content_summary` does."""
-        return self._run(self._async.content_summaries, path)
+        name; for a file, of the file itself. `at` and what is raised are as there."""
+        return self._run(self._async.content_summaries, path, at=at)
 
     def room(self) -> ClusterRoom:
         """Return the room of the cluster: the sum of the volumes of all live DataNodes."""
@@ -352,14 +353,17 @@ class Client(ClientBase):
         """
         return self._iterate(self._async.watch(path, after=after, listed=listed))
 
-    def glob(self, pattern: AnyPath) -> list[FileStatus]:
+    def glob(self, pattern: AnyPath, *, at: When | None = None) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as
         Hadoop's, and of `**` for any number of directories; in order of path.
 
-        A backslash takes the meaning of the next sign away. Raises InvalidRequestError for braces
-        or brackets that are not closed.
+        A backslash takes the meaning of the next sign away. `at`: as it was then, as for `ls`.
+
+        Raises:
+            InvalidRequestError: braces or brackets that are not closed; `at` is no time.
+            NotFoundError: no history of then is kept.
         """
-        return self._run(self._async.glob, pattern)
+        return self._run(self._async.glob, pattern, at=at)
 
     def mkdirs(
         self,
@@ -508,14 +512,17 @@ class Client(ClientBase):
         """
         return self._run(self._async.set_attributes, path, attributes, exist=exist)
 
-    def get_attributes(self, path: AnyPath, *names: str) -> dict[str, bytes]:
-        """Return attributes of a file or directory: those of these names that it has, or all.
+    def get_attributes(
+        self, path: AnyPath, *names: str, at: When | None = None
+    ) -> dict[str, bytes]:
+        """Return attributes of a file or directory: those of these names that it has, or all; `at`:
+        those that it had then, as for `open`.
 
         Raises:
             NotFoundError: there is nothing at `path`.
             InvalidRequestError: no attribute is called so.
         """
-        return self._run(self._async.get_attributes, path)
+        return self._run(self._async.get_attributes, path, at=at)
 
     def set_times(self, path: AnyPath, modified_s: float) -> FileStatus:
         """Say when a file or directory was changed last; return what it is then.
@@ -585,9 +592,10 @@ class Client(ClientBase):
 
     # -- access control lists -------------------------------------------------------------------
 
-    def get_acl_status(self, path: AnyPath) -> AclStatus:
-        """Return who may do what with a file or directory. Raises NotFoundError."""
-        return self._run(self._async.get_acl_status, path)
+    def get_acl_status(self, path: AnyPath, *, at: When | None = None) -> AclStatus:
+        """Return who may do what with a file or directory; `at`: who might then, as for `open`.
+        Raises NotFoundError."""
+        return self._run(self._async.get_acl_status, path, at=at)
 
     def set_acl(self, path: AnyPath, entries: str | Iterable[AclEntry]) -> FileStatus:
         """Replace the access control list of a file or directory; return what it is then.
@@ -673,15 +681,15 @@ class Client(ClientBase):
         """
         return self._run(self._async.truncate, path, size)
 
-    def checksum(self, path: AnyPath) -> FileChecksum:
+    def checksum(self, path: AnyPath, *, at: When | None = None) -> FileChecksum:
         """Return the checksum of a file as HDFS has it: the MD5 of the MD5s of its blocks' CRC32Cs
-        of 512 bytes each. All bytes are read, and checked on the way.
+        of 512 bytes each. All bytes are read, and checked on the way. `at` is as for `open`.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             TruncatedError: it was truncated meanwhile.
         """
-        return self._run(self._async.checksum, path)
+        return self._run(self._async.checksum, path, at=at)
 
     def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""
@@ -756,6 +764,7 @@ class Client(ClientBase):
         at_once: int = AT_ONCE,
         told: Callable[[CopyStep], None] | None = None,
         progress: Callable[[int], None] | None = None,
+        at: When | None = None,
     ) -> CopySummary:
         """Copy a file, or a directory with all that is in it, to this machine, to be `local`.
 
@@ -771,6 +780,7 @@ class Client(ClientBase):
             at_once=at_once,
             told=told,
             progress=progress,
+            at=at,
         )
 
     def copy(
@@ -785,6 +795,7 @@ class Client(ClientBase):
         at_once: int = AT_ONCE,
         told: Callable[[CopyStep], None] | None = None,
         progress: Callable[[int], None] | None = None,
+        at: When | None = None,
     ) -> CopySummary:
         """Copy a file, or a directory with all that is in it, within the cluster, to be `path`.
 
@@ -803,6 +814,7 @@ class Client(ClientBase):
             at_once=at_once,
             told=told,
             progress=progress,
+            at=at,
         )
 
     # -- snapshots ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from paxosblock.client.copies.copy_steps import (
     CopySummary,
     Sync,
 )
+from paxosblock.client.names.as_of import When, as_of
 from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class AsyncCopies:
         at_once: int = AT_ONCE,
         told: Callable[[CopyStep], None] | None = None,
         progress: Callable[[int], None] | None = None,
+        at: When | None = None,
     ) -> CopySummary:
         """Copy a file, or a directory with all that is in it, to this machine, to be `local`.
 
@@ -99,7 +101,7 @@ class AsyncCopies:
         """
         how = CopyOptions(overwrite, preserve=preserve, at_once=at_once, sync=sync)
         run = self._copy_run(how, told, progress, to_local=True)
-        return await run.run(text_of(path), os.fspath(local))
+        return await run.run(as_of(path, at), os.fspath(local))
 
     async def copy(
         self,
@@ -113,6 +115,7 @@ class AsyncCopies:
         at_once: int = AT_ONCE,
         told: Callable[[CopyStep], None] | None = None,
         progress: Callable[[int], None] | None = None,
+        at: When | None = None,
     ) -> CopySummary:
         """Copy a file, or a directory with all that is in it, within the cluster, to be `path`.
 
@@ -121,7 +124,7 @@ class AsyncCopies:
         `path` must be there, and a directory cannot be copied into itself.
         """
         how = CopyOptions(overwrite, directly, preserve, False, at_once, sync)
-        return await self._copy_run(how, told, progress).run(text_of(source), text_of(path))
+        return await self._copy_run(how, told, progress).run(as_of(source, at), text_of(path))
 
     def _copy_run(
         self,

@@ -10,6 +10,7 @@ from paxosblock.api.snapshot_calls import SnapshotDifference, SnapshotStatus
 from paxosblock.base.paths import ROOT, AnyPath, text_of
 from paxosblock.client.names.as_of import When, as_of
 from paxosblock.client.names.below import snapshot_diff
+from paxosblock.client.names.walk import base_name
 
 if TYPE_CHECKING:
     from paxosblock.client.session.shared_session import SharedSession
@@ -78,6 +79,12 @@ class AsyncSnapshots:
             InvalidRequestError: it is no time, or has not come yet.
         """
         return (await self._session.namenodes.call(STAT, PathRequest(as_of(ROOT, at)))).path
+
+    async def _then(self, path: AnyPath, at: When | None) -> str:
+        """Return the path at which is read what was at `path` then; None: `path` itself. Raises as
+        `as_of`, also where a call would take a history that is not kept for a name that is not
+        there."""
+        return as_of(path, None if at is None else base_name(await self.as_of(at)))
 
     async def undelete(self, path: AnyPath) -> FileStatus:
         """Bring back what was removed last under a path, with all that was below it, where the
