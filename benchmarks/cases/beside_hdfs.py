@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from benchmarks import host
 from benchmarks.cases.namenodes import fill
-from benchmarks.peers.beside import ask, clients, emit_acts, emit_answer, peer
+from benchmarks.peers.beside import ask, clients, emit_acts, emit_answer, peer, seconds_of
 from benchmarks.peers.hdfs import DATANODES, Hdfs
 from benchmarks.stats import counted
 from benchmarks.suite import Bench, Spent, case
@@ -52,7 +52,7 @@ async def names_beside_hdfs(bench: Bench) -> None:
 async def _names_of_ours(bench: Bench, cluster: LocalCluster, fs: AsyncClient, number: int) -> None:
     for call, act in acts_on_names(fs, f"client-{number}").items():
         async with bench.measured(cluster) as spent:
-            acts = await clients(CLIENTS, bench.seconds, act)
+            acts = await clients(CLIENTS, seconds_of(bench, number), act)
         if number:
             emit_acts(bench, WHAT.get(call, call), number, acts, spent, clients=CLIENTS)
 
@@ -96,7 +96,7 @@ async def _names_of_hdfs(bench: Bench, hdfs: Hdfs, number: int) -> None:
     for call in CALLS:
         told = await ask(
             bench, hdfs, "names",
-            what=call, clients=CLIENTS, run=f"r{number}", seconds=bench.seconds,
+            what=call, clients=CLIENTS, run=f"r{number}", seconds=seconds_of(bench, number),
         )  # fmt: skip
         if number:
             emit_answer(bench, WHAT.get(call, call), hdfs, number, told, clients=CLIENTS)
@@ -189,10 +189,10 @@ async def _pread_both(
             return True
 
         async with bench.measured(cluster) as spent:
-            acts = await clients(readers, bench.seconds, pread)
+            acts = await clients(readers, seconds_of(bench, number), pread)
     told = await ask(
         bench, hdfs, "pread",
-        run="bytes", clients=readers, seconds=bench.seconds, bytes=SMALL_BYTES,
+        run="bytes", clients=readers, seconds=seconds_of(bench, number), bytes=SMALL_BYTES,
     )  # fmt: skip
     if number:
         emit_acts(bench, what, number, acts, spent, clients=readers)
@@ -224,11 +224,11 @@ async def _small_both(
         return True
 
     async with bench.measured(cluster) as spent:
-        acts = await clients(SMALL_CLIENTS, bench.seconds, write)
+        acts = await clients(SMALL_CLIENTS, seconds_of(bench, number), write)
     disk = int(durability == "disk")
     told = await ask(
         bench, hdfs, "small", run=f"small-{number}-{durability}",
-        clients=SMALL_CLIENTS, seconds=bench.seconds, bytes=SMALL_BYTES, disk=disk,
+        clients=SMALL_CLIENTS, seconds=seconds_of(bench, number), bytes=SMALL_BYTES, disk=disk,
     )  # fmt: skip
     if number:
         facts = {"clients": SMALL_CLIENTS, "replicas": REPLICAS}

@@ -10,13 +10,22 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from benchmarks import host
 from benchmarks.peers.processes import Answer, Peer
 from benchmarks.suite import Bench, SkipError, Spent
 
 P = TypeVar("P", bound=Peer)
+
+WARM_S: Final = 10
+"""Each side warms up for at least this time, in a round that is not told: a JVM compiles what
+it runs often, and makes twice as many small files a second behind ten seconds as behind two."""
+
+
+def seconds_of(bench: Bench, number: int) -> float:
+    """Return how long to measure in the round of this number; 0 is the one to warm up."""
+    return bench.seconds if number else max(bench.seconds, bench.size(WARM_S, 0))
 
 
 @contextlib.asynccontextmanager

@@ -31,12 +31,12 @@ public final class BookKeeperLoad implements Load.Commands {
     }
   }
 
-  /** A ledger on three bookies, of whose entries two must be forced to disk to be acknowledged. */
-  private WriteHandle ledger() throws Exception {
+  /** A ledger on three bookies, so many of which must have forced an entry to disk before it is acknowledged. */
+  private WriteHandle ledger(int acknowledged) throws Exception {
     return client.newCreateLedgerOp()
         .withEnsembleSize(3)
         .withWriteQuorumSize(3)
-        .withAckQuorumSize(2)
+        .withAckQuorumSize(acknowledged)
         .withDigestType(DigestType.CRC32C)
         .withPassword(new byte[0])
         .execute()
@@ -47,7 +47,7 @@ public final class BookKeeperLoad implements Load.Commands {
   private String ready() throws Exception {
     for (int attempt = 0; ; attempt++) {
       try {
-        ledger().close();
+        ledger(2).close();
         return "{\"ready\": 1}";
       } catch (Exception error) {
         if (attempt == 600) {
@@ -63,7 +63,7 @@ public final class BookKeeperLoad implements Load.Commands {
     byte[] entry = new byte[options.number("bytes")];
     WriteHandle[] ledgers = new WriteHandle[clients];
     for (int number = 0; number < clients; number++) {
-      ledgers[number] = ledger();
+      ledgers[number] = ledger(options.number("acks"));
       ledgers[number].append(entry);
     }
     long until = options.until();
@@ -82,7 +82,7 @@ public final class BookKeeperLoad implements Load.Commands {
   }
 
   private String beginOutage(Load.Options options) throws Exception {
-    WriteHandle ledger = ledger();
+    WriteHandle ledger = ledger(2);
     byte[] entry = new byte[options.number("bytes")];
     outage = new Load.Outage(() -> ledger.append(entry));
     outage.start();

@@ -27,6 +27,8 @@ type peer interface {
 	prepare(ctx context.Context, given options) error
 	step(ctx context.Context, command string, client, number int, value []byte) error
 	leader() (string, error)
+	aim() error // at the one that leads, as our client does, for what is measured
+	spread()    // over all, for what fails
 }
 
 type options map[string]string
@@ -90,6 +92,7 @@ func (s *server) answer(line string) (answer map[string]any, err error) {
 		name, err := s.target.leader()
 		return map[string]any{"leader": name}, err
 	case "outage-begin":
+		s.target.spread()
 		s.outage = newOutage(s.target, given["what"], make([]byte, given.number("bytes")))
 		return map[string]any{"ready": 1}, s.outage.begun()
 	case "outage-end":
@@ -126,6 +129,9 @@ func (s *server) all(command string, given options) (map[string]any, error) {
 	clients := given.number("clients")
 	seconds, err := strconv.ParseFloat(given["seconds"], 64)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.target.aim(); err != nil {
 		return nil, err
 	}
 	value := make([]byte, given.number("bytes"))
