@@ -5,6 +5,7 @@ The table of operations is made from the functions that answer them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,6 +13,7 @@ from paxosblock.gateway.webhdfs.operation_table import LACKING
 from paxosblock.gateway.webhdfs.remote_exceptions import JavaError
 from paxosblock.gateway.webhdfs.webhdfs_door import OPERATIONS
 from tests.make_api import REPOSITORY
+from tests.outside.webhdfs.differences import BY_TIME, HADOOP, HDFSCLI
 
 PAGE: Final = REPOSITORY / "docs" / "webhdfs.md"
 
@@ -107,6 +109,16 @@ LACKING_HEAD: Final = """
 Refused by name with `UnsupportedOperationException`, and nothing is done:
 """
 
+DIFFERENCES_HEAD: Final = """
+## Beside HDFS
+
+`python -m tests.outside.webhdfs` runs suites of others at a gateway, and at HDFS's own WebHDFS from
+Maven's jars: the tests of a file system that Hadoop 3.4.2 brings (contract tests, those of WebHDFS,
+main operations), and those of HdfsCLI's client. What passes there passes here, but on purpose:
+
+| what differs | tests |
+|---|---|"""
+
 ERRORS_HEAD: Final = """
 ## Refusals
 
@@ -118,7 +130,8 @@ They have Hadoop's JSON: `{"RemoteException": {"exception", "javaClassName", "me
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([HEAD, OPERATIONS_HEAD, *_operations(), *_lacking(), *_refusals(), ""])
+    parts = _operations(), _lacking(), _beside(), _refusals()
+    return "\n".join([HEAD, OPERATIONS_HEAD, *itertools.chain(*parts), ""])
 
 
 def _operations() -> Iterator[str]:
@@ -138,6 +151,15 @@ def _lacking() -> Iterator[str]:
             line = ""
         line = f"{line} {word}".strip()
     yield line
+
+
+def _beside() -> Iterator[str]:
+    yield DIFFERENCES_HEAD
+    for each in HADOOP + HDFSCLI:
+        tests = ", ".join(f"`{test}`" for test in each.tests)
+        yield f"| {each.why} | {tests} |"
+    yield "\nThese pass or fail at either server, by how soon a request arrives:\n"
+    yield from (f"* `{test}`" for test in sorted(BY_TIME))
 
 
 def _refusals() -> Iterator[str]:

@@ -445,7 +445,8 @@ def test_what_belongs_to_a_name_is_changed(gateway: RunningGateway, fs: Client, 
     assert gateway.ask("PUT", path, "SETREPLICATION", replication=2).json == {"boolean": True}
     assert gateway.ask("PUT", home, "SETREPLICATION", replication=2).json == {"boolean": False}
     assert gateway.ask("PUT", path, "SETPERMISSION", permission="1711").status == 200
-    assert gateway.ask("PUT", path, "SETOWNER", owner="ann", group="dev").body == b""
+    owned = gateway.ask("PUT", path, "SETOWNER", owner="ann", group="dev")
+    assert (owned.body, owned.headers["Content-Type"]) == (b"", "application/octet-stream")
     both = gateway.ask("PUT", path, "SETOWNER")
     assert (both.status, both.message) == (400, "Both owner and group are empty.")
     times = gateway.ask("PUT", path, "SETTIMES", modificationtime=1_500_000_000_001, accesstime=5)
@@ -515,6 +516,9 @@ def test_snapshots_are_taken_read_renamed_and_deleted(
 ) -> None:
     with fs.create(f"{home}/f") as out:
         out.write(b"before")
+    assert gateway.ask("PUT", home, "ALLOWSNAPSHOT").status == 200
+    no_directory = gateway.ask("PUT", f"{home}/f", "ALLOWSNAPSHOT")
+    assert (no_directory.status, no_directory.exception) == (403, "PathIsNotDirectoryException")
     taken = gateway.ask("PUT", home, "CREATESNAPSHOT", snapshotname="s")
     assert (taken.status, taken.json) == (200, {"Path": f"{home}/.snapshot/s"})
     fs.delete(f"{home}/f")
@@ -542,9 +546,9 @@ def test_snapshots_are_taken_read_renamed_and_deleted(
 
 
 def test_what_is_lacking_is_refused_by_name(gateway: RunningGateway, home: str) -> None:
-    lacking = gateway.ask("PUT", home, "ALLOWSNAPSHOT")
+    lacking = gateway.ask("PUT", home, "DISALLOWSNAPSHOT")
     assert (lacking.status, lacking.exception) == (400, "UnsupportedOperationException")
-    assert "ALLOWSNAPSHOT" in lacking.message
+    assert "DISALLOWSNAPSHOT" in lacking.message
     for method, op in (("GET", "NONSENSE"), ("GET", "MKDIRS"), ("POST", "")):
         reply = gateway.ask(method, home, op)
         assert (reply.status, reply.exception) == (400, "IllegalArgumentException")

@@ -332,6 +332,14 @@ async def set_times(call: HadoopCall) -> Answer:
 # -- snapshots -------------------------------------------------------------------------------------
 
 
+@operation("ALLOWSNAPSHOT", "PUT")
+async def allow_snapshot(call: HadoopCall) -> Answer:
+    """Check that there is a directory: snapshots may be taken of each, by its owner."""
+    if (await call.fs.stat(call.path)).kind is not Kind.DIRECTORY:
+        raise HadoopError(JavaError.NOT_DIRECTORY, f"`{call.path}': Is not a directory")
+    return done()
+
+
 @operation("CREATESNAPSHOT", "PUT")
 async def create_snapshot(call: HadoopCall) -> Answer:
     """Take a snapshot of a directory (`snapshotname`; else it gets a name of this time)."""

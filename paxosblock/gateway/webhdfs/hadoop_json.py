@@ -15,6 +15,7 @@ from paxosblock.gateway.exchange import Answer
 
 CRC32C: Final = 2
 """The number of the kind of checksum in Hadoop's `DataChecksum`."""
+BYTES_TYPE: Final = "application/octet-stream"
 HOT: Final = 7
 """The number of HDFS's usual storage policy."""
 
@@ -147,8 +148,8 @@ def answered(value: Any) -> Answer:
 
 
 def done() -> Answer:
-    """Return the empty answer of what only has to succeed."""
-    return Answer(200)
+    """Return the empty answer of what only has to succeed. HDFS gives it the type of bytes."""
+    return Answer(200, b"", {"Content-Type": BYTES_TYPE})
 
 
 def truth(value: bool) -> Answer:

@@ -60,7 +60,6 @@ OPERATIONS: Final[dict[str, HadoopOperation]] = {}
 """The operations by name."""
 
 LACKING: Final[dict[str, str]] = {
-    "ALLOWSNAPSHOT": "PUT",
     "CREATESYMLINK": "PUT",
     "DISABLEECPOLICY": "PUT",
     "DISALLOWSNAPSHOT": "PUT",

@@ -15,6 +15,7 @@ from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.gateway.download import asked_again_if_replaced, begun
 from paxosblock.gateway.exchange import Answer, StreamedBody
 from paxosblock.gateway.webhdfs.hadoop_json import (
+    BYTES_TYPE,
     DifferenceJson,
     FileChecksumJson,
     FileStatusJson,
@@ -204,7 +205,7 @@ async def _opened_and_sent(call: HadoopCall) -> Answer:
         raise HadoopError(JavaError.IO, words)
     left = size - offset
     sent = left if length is None else min(length, left)
-    typed = {"Content-Type": "application/octet-stream"}
+    typed = {"Content-Type": BYTES_TYPE}
     if not sent:
         return Answer(200, b"", typed)
     return Answer(200, StreamedBody(await begun(reader, offset, sent), sent), typed)

@@ -52,6 +52,7 @@ class JavaError(enum.Enum):
         "org.apache.hadoop.fs.ParentNotDirectoryException",
         HTTPStatus.FORBIDDEN,
     )
+    NOT_DIRECTORY = "org.apache.hadoop.fs.PathIsNotDirectoryException", HTTPStatus.FORBIDDEN
     NOT_EMPTY = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException", HTTPStatus.FORBIDDEN
     BEING_CREATED = (
         "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException",
