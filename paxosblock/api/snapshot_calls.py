@@ -69,6 +69,23 @@ class SnapshotList(msgspec.Struct, frozen=True):
     snapshots: tuple[SnapshotStatus, ...]
 
 
+class AskKeptRoom(msgspec.Struct, frozen=True):
+    """Ask what a snapshot keeps, from this block of the files that wait for its end on."""
+
+    path: str
+    name: str
+    file: int = 0
+    place: int = 0
+
+
+class SnapshotRoom(msgspec.Struct, frozen=True):
+    """Bytes that replicas take of blocks which only this snapshot keeps: they go with it. The next
+    part begins at a block, which None says after the last part."""
+
+    size_bytes: int
+    following: tuple[int, int] | None = None
+
+
 class Difference(enum.Enum):
     """The kinds of differences between two states of a directory, by the names that HDFS has."""
 
@@ -119,5 +136,6 @@ CREATE_SNAPSHOT = Method("create_snapshot", CreateSnapshot, SnapshotStatus)
 DELETE_SNAPSHOT = Method("delete_snapshot", DeleteSnapshot, SnapshotStatus)
 RENAME_SNAPSHOT = Method("rename_snapshot", RenameSnapshot, SnapshotStatus)
 LIST_SNAPSHOTS = Method("list_snapshots", ListSnapshots, SnapshotList, any_namenode=True)
+KEPT_ROOM = Method("kept_room", AskKeptRoom, SnapshotRoom, any_namenode=True)
 DIFF_SNAPSHOTS = Method("diff_snapshots", DiffSnapshots, SnapshotDifferences)
 UNDELETE = Method("undelete", Undelete, FileStatus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -10,6 +11,13 @@ import msgspec
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.api.quota import LIST_QUOTAS, ListQuotas, QuotaUsage
+from paxosblock.api.snapshot_calls import (
+    KEPT_ROOM,
+    REVISION,
+    SNAPSHOT_DIRECTORY,
+    AskKeptRoom,
+    SnapshotRoom,
+)
 from paxosblock.api.status import CLUSTER_STATUS, ClusterStatusRequest
 from paxosblock.api.subtree import (
     LIST_SUBTREE,
@@ -26,8 +34,15 @@ from paxosblock.cli.fs_names import AT, for_each_path, status_of
 from paxosblock.cli.group import Verb
 from paxosblock.cli.invocation import Invocation, UserError
 from paxosblock.cli.text import aligned, human_size
-from paxosblock.client.names.below import AskSums, below, content_summaries, content_summary
+from paxosblock.client.names.below import (
+    AskSums,
+    below,
+    content_summaries,
+    content_summary,
+    kept_room,
+)
 from paxosblock.client.names.glob_pattern import compiled
+from paxosblock.client.names.walk import base_name
 from paxosblock.errors import PermissionDeniedError
 
 HUMAN: Final = click.option("-h", "human", is_flag=True, help="Show sizes as 1.5 K, 256 M.")
@@ -49,6 +64,15 @@ def sums_in(invocation: Invocation, path: str) -> list[Summed]:
     from paxosblock.net.calls.control import run_through
 
     return run_through(content_summaries(_asking(invocation), path))
+
+
+def _kept_room(invocation: Invocation, path: str, name: str) -> int:
+    from paxosblock.net.calls.control import run_through
+
+    async def ask(request: AskKeptRoom) -> SnapshotRoom:
+        return invocation.call(KEPT_ROOM, request)
+
+    return run_through(kept_room(ask, path, name))
 
 
 def _asking(invocation: Invocation) -> AskSums:
@@ -90,12 +114,18 @@ def du(
       256 M  768 M  /logs/a.log
 
     Of a directory each entry is a line, with all that is below it, as it was at one moment; with -s
-    the directory is one. Without a path: your home, /user/NAME.
+    the directory is one. Of a snapshot -s shows the room that goes with it, which nothing else
+    keeps. Without a path: your home, /user/NAME.
     """
 
     def of(path: str) -> list[tuple[str, ContentSummary]]:
         if summary:
-            return [(path, sum_of(invocation, path))]
+            found = sum_of(invocation, path)
+            where, name = os.path.split(path)
+            if base_name(where) == SNAPSHOT_DIRECTORY and not name.startswith(REVISION):
+                room = _kept_room(invocation, os.path.dirname(where), name)
+                found = msgspec.structs.replace(found, space=room)
+            return [(path, found)]
         return [(each.status.path, each.summary) for each in sums_in(invocation, path)]
 
     found: list[tuple[str, ContentSummary]] = []

@@ -47,6 +47,7 @@ from paxosblock.api.snapshot_calls import (
     CREATE_SNAPSHOT,
     DELETE_SNAPSHOT,
     DIFF_SNAPSHOTS,
+    KEPT_ROOM,
     LIST_SNAPSHOTS,
     RENAME_SNAPSHOT,
     SNAPSHOT_DIRECTORY,
@@ -588,6 +589,7 @@ CALLS: Final = (
         log=lambda request, made: {"path": made.path, "before": request.name},
     ),
     shown(LIST_SNAPSHOTS, snapshots.show_all),
+    shown(KEPT_ROOM, snapshots.kept_room, check=checks.check_kept_room),
     decided(UNDELETE, in_one(history_window.undelete), deeds="undelete"),
     handled(DIFF_SNAPSHOTS, subtrees.diff_snapshots, right=TokenRight.READ),
     handled(

@@ -38,6 +38,7 @@ from paxosblock.api.path_attributes import (
 from paxosblock.api.quota import NO_QUOTA, SetQuota
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
+from paxosblock.api.snapshot_calls import AskKeptRoom
 from paxosblock.api.subtree import ListKeys, ListSubtree, SumSubtree
 from paxosblock.api.transaction import (
     NAMES_MADE_MAX,
@@ -311,6 +312,12 @@ def check_get_file(request: GetFile) -> None:
         request.offset is None or request.offset >= 0,
         f"{paths.shown(request.path)}: negative offset {request.offset}",
     )
+
+
+def check_kept_room(request: AskKeptRoom) -> None:
+    """Raise InvalidRequestError for a block that there cannot be."""
+    _demand(0 <= request.place <= PLACE_MAX, f"place {request.place}: 0 to {PLACE_MAX}")
+    _demand(0 <= request.file < 1 << 64, f"file {request.file}: no id of a file")
 
 
 def _check_window(window: int) -> None:

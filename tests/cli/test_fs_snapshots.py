@@ -7,6 +7,7 @@ import json
 from paxosblock import Client
 from tests.cli.conftest import Paxosblock, Result
 from tests.files import read
+from tests.waiting import wait_until
 
 
 def test_a_snapshot_is_taken_shown_read_renamed_and_deleted(
@@ -17,6 +18,8 @@ def test_a_snapshot_is_taken_shown_read_renamed_and_deleted(
     assert fs("snapshot", "create", folder, "s").out == f"Created snapshot {folder}/.snapshot/s\n"
     client.delete(f"{folder}/f")
     assert fs("cat", f"{folder}/.snapshot/s/f").out == "before"
+    wait_until(lambda: client.kept_room(folder, "s"))
+    assert fs("du", "-s", f"{folder}/.snapshot/s").out == f"6  18  {folder}/.snapshot/s\n"
     renamed = f"Renamed snapshot s to t under {folder}\n"
     assert fs("snapshot", "rename", folder, "s", "t") == Result(0, renamed, "")
     shown = fs("snapshot", "list", folder).out

@@ -33,6 +33,7 @@ NOT_CALLED: Final = {
     "rename_snapshot": "as create_snapshot",
     "undelete": "has lives of its own: tests/lives/memories.py",
     "diff_snapshots": "compares snapshots: tests/namenode/test_snapshot_diff.py",
+    "kept_room": "shows what a snapshot keeps: tests/namenode/snapshot_lives.py",
     "list_snapshots": "shows snapshots: tests/client/test_snapshots.py",
     "list_tokens": "shows tokens: tests/services/test_tokens.py",
     "revoke_token": "of a user, and of no file: tests/services/test_tokens.py",

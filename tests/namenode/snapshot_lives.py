@@ -23,6 +23,7 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.api.snapshot_calls import (
+    AskKeptRoom,
     CreateSnapshot,
     DeleteSnapshot,
     RenameSnapshot,
@@ -382,11 +383,37 @@ class Life:
         return True
 
     async def end_snapshot(self, directory: int, name: str) -> None:
+        """End a snapshot. If all was swept before, as much room as it was said to keep goes."""
         path = self._path_of(directory)
+        swept = self.random.random() < 0.5
+        if swept:
+            await self.sweep_all()
+        kept, before = self._kept_room(path, name), self._replica_bytes()
         self.events.append(f"end snapshot {name} of {path}")
         delete = in_one(snapshot_changes.delete)
         await self.catalog.decide(SnapshotStatus, delete, DeleteSnapshot(path, name))
         del self.taken[directory, name]
+        if swept:
+            await self.sweep_all()
+            assert before - self._replica_bytes() == kept
+            self.done.update({"a snapshot that keeps room"} if kept else ())
+
+    def _kept_room(self, path: str, name: str) -> int:
+        room, following = 0, (0, 0)
+        while True:
+            request = AskKeptRoom(path, name, *following)
+            part = snapshots.kept_room(self.store.view(), request, ITSELF)
+            room += part.size_bytes
+            if part.following is None:
+                return room
+            following = part.following
+
+    def _replica_bytes(self) -> int:
+        """Return what the replicas of all finalized blocks take."""
+        found = (
+            decode_entry(value.value).record for _, value in self.store.view().scan(*keys.BLOCKS)
+        )
+        return sum(each.size_bytes * len(each.members) for each in found if each.finalized)
 
     async def rename_one(self) -> bool:
         found = self._some_snapshot()

@@ -86,6 +86,7 @@ SHOWS = {
     "settings",
     "list_snapshots",
     "diff_snapshots",
+    "kept_room",
     "list_tokens",
     "stat",
     "sum_subtree",

@@ -17,6 +17,7 @@ LIVES = 60
 STEPS = 60
 
 DONE = {
+    "a snapshot that keeps room",
     "append",
     "close",
     "concat",
@@ -43,6 +44,7 @@ async def test_snapshots_show_what_was_there_and_nothing_else_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(state_machine, "is_long", lambda _: True)
+    monkeypatch.setattr(kept_blocks, "ROOM_LOOKS", 1)
     assert await lives() == DONE
 
 
@@ -78,10 +80,10 @@ def cuts_in_place_what_came_by_concat(patch: pytest.MonkeyPatch) -> None:
     """The same, but only where a block is cut."""
 
     class Forgetful(Shown):
-        def by(self, block: BlockId) -> HeldRevision | HeldUntil | None:
+        def by(self, block: BlockId, besides: int = 0) -> HeldRevision | HeldUntil | None:
             with pytest.MonkeyPatch.context() as inner:
                 inner.setattr(kept_blocks, "_places", only_the_place_now)
-                return super().by(block)
+                return super().by(block, besides)
 
     patch.setattr(truncate, "Shown", Forgetful)
 
@@ -95,7 +97,7 @@ def sweeps_without_asking(patch: pytest.MonkeyPatch) -> None:
     """The sweep removes each block."""
 
     class Nobody(Shown):
-        def by(self, block: BlockId) -> None:
+        def by(self, block: BlockId, besides: int = 0) -> None:
             return None
 
     patch.setattr(garbage, "Shown", Nobody)

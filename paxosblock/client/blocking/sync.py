@@ -851,6 +851,12 @@ class Client(ClientBase):
         """
         return self._run(self._async.snapshot_diff, path, before, later)
 
+    def kept_room(self, path: AnyPath, name: str) -> int:
+        """Return the bytes on DataNodes that would be free if a snapshot went: all replicas of
+        blocks that nothing shows but it, as far as what was deleted has been swept, behind the
+        scenes. Raises NotFoundError, PermissionDeniedError."""
+        return self._run(self._async.kept_room, path, name)
+
     # -- history --------------------------------------------------------------------------------
 
     def as_of(self, at: When) -> str:

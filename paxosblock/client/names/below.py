@@ -6,7 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
-from paxosblock.api.snapshot_calls import DiffSnapshots, SnapshotDifference, SnapshotDifferences
+from paxosblock.api.snapshot_calls import (
+    AskKeptRoom,
+    DiffSnapshots,
+    SnapshotDifference,
+    SnapshotDifferences,
+    SnapshotRoom,
+)
 from paxosblock.api.subtree import (
     NO_MOMENT,
     ContentSummary,
@@ -24,6 +30,7 @@ TRIES: Final = 10
 
 AskSums = Callable[[SumSubtree], Awaitable[SubtreeSums]]
 AskDifferences = Callable[[DiffSnapshots], Awaitable[SnapshotDifferences]]
+AskRoom = Callable[[AskKeptRoom], Awaitable[SnapshotRoom]]
 AskListing = Callable[[ListSubtree], Awaitable[SubtreeListing]]
 
 
@@ -126,6 +133,17 @@ async def snapshot_diff(
         if not part.gone:
             return found
     raise _gone(path)
+
+
+async def kept_room(ask: AskRoom, path: str, name: str) -> int:
+    """As `AsyncClient.kept_room`."""
+    size_bytes, following = 0, (0, 0)
+    while True:
+        part = await ask(AskKeptRoom(path, name, *following))
+        size_bytes += part.size_bytes
+        if part.following is None:
+            return size_bytes
+        following = part.following
 
 
 def _gone(path: str) -> NotReadyError:

@@ -9,7 +9,7 @@ from paxosblock.api.namenode import STAT, FileStatus, PathRequest
 from paxosblock.api.snapshot_calls import SnapshotDifference, SnapshotStatus
 from paxosblock.base.paths import ROOT, AnyPath, text_of
 from paxosblock.client.names.as_of import When, as_of
-from paxosblock.client.names.below import snapshot_diff
+from paxosblock.client.names.below import kept_room, snapshot_diff
 from paxosblock.client.names.walk import base_name
 
 if TYPE_CHECKING:
@@ -63,6 +63,17 @@ class AsyncSnapshots:
             return await namenodes.call(calls.DIFF_SNAPSHOTS, request)
 
         return await snapshot_diff(ask, text_of(path), before, later)
+
+    async def kept_room(self, path: AnyPath, name: str) -> int:
+        """Return the bytes on DataNodes that would be free if a snapshot went: all replicas of
+        blocks that nothing shows but it, as far as what was deleted has been swept, behind the
+        scenes. Raises NotFoundError, PermissionDeniedError."""
+        namenodes = self._session.namenodes
+
+        async def ask(request: calls.AskKeptRoom) -> calls.SnapshotRoom:
+            return await namenodes.call(calls.KEPT_ROOM, request)
+
+        return await kept_room(ask, text_of(path), name)
 
     # -- history --------------------------------------------------------------------------------
 

@@ -51,6 +51,8 @@ STEP_IMAGES: Final = 300
 """Before-images that one such step looks at."""
 OF_WINDOW: Final = 0
 """The number by which the window is noted among the snapshots that ended: its past has."""
+ROOM_LOOKS: Final = 100
+"""So many blocks are asked about for one answer."""
 WORK_OF_LOOK: Final = 10
 """Keys that a look for who shows a block reads, more or less."""
 
@@ -101,8 +103,9 @@ class Shown:
         if self._window is not None:
             self._newest = past.EVER
 
-    def by(self, block: BlockId) -> HeldRevision | HeldUntil | None:
-        """Return what shows a block, a snapshot or the window; None if nothing does."""
+    def by(self, block: BlockId, besides: int = 0) -> HeldRevision | HeldUntil | None:
+        """Return what shows a block, a snapshot or the window; None if nothing does `besides` the
+        snapshot of that number."""
         if not self._newest:
             return None
         self._draft.work += WORK_OF_LOOK
@@ -112,7 +115,11 @@ class Shown:
             for version in past.versions(reads, key):
                 if decode_place(version.value).block != block:
                     continue
-                held = [each for each in self._held if version.at(each.revision)]
+                held = [
+                    each
+                    for each in self._held
+                    if each.number != besides and version.at(each.revision)
+                ]
                 found = _showing(reads, keys.number_of(key), held)
                 if found is not None:
                     return found
@@ -267,6 +274,26 @@ def replica_bytes(reads: Reads, places: Iterable[tuple[bytes, Versioned]]) -> in
         for entry in found
         if entry is not None and entry.record.finalized
     )
+
+
+def only_kept_by(
+    draft: Draft, snapshot: int, file: int, place: int
+) -> tuple[int, tuple[int, int] | None]:
+    """Sum up, for some of what waits for the end of a snapshot, the bytes of replicas of blocks
+    that nothing else shows; return the block from which to go on, too, None after the last."""
+    shown, size_bytes, looks = Shown(draft), 0, 0
+    reads = draft.applied
+    _, end = keys.waiting_for(snapshot)
+    for key, _ in reads.scan(keys.waiting(snapshot, file), end):
+        number = keys.waiting_file(key)
+        for found in reads.scan(*keys.places(number, place if number == file else 0)):
+            if looks == ROOM_LOOKS:
+                return size_bytes, (number, keys.place_sequence(found[0]))
+            looks += 1
+            block = decode_place(found[1].value).block
+            if shown.by(block) is not None and shown.by(block, besides=snapshot) is None:
+                size_bytes += replica_bytes(reads, (found,))
+    return size_bytes, None
 
 
 def _places(reads: Reads, block: BlockId) -> Iterator[bytes]:

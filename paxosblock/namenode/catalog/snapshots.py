@@ -15,8 +15,10 @@ from paxosblock.api.namenode import FileStatus, ListDirectory, Listing
 from paxosblock.api.snapshot_calls import (
     REVISION,
     SNAPSHOT_DIRECTORY,
+    AskKeptRoom,
     ListSnapshots,
     SnapshotList,
+    SnapshotRoom,
     SnapshotStatus,
 )
 from paxosblock.base import paths
@@ -177,6 +179,24 @@ def show_all(view: View, request: ListSnapshots, actor: Actor) -> SnapshotList:
         for key, hold in view.scan(*keys.snapshots(directory))
     ]
     return SnapshotList(tuple(sorted(found, key=lambda each: each.number)))
+
+
+def kept_room(view: View, request: AskKeptRoom, actor: Actor) -> SnapshotRoom:
+    """Return some of the room that would be free if a snapshot went, as far as the sweep has found
+    what it keeps.
+
+    Raises:
+        NotFoundError, NotDirectoryError: there is no such directory, or no such snapshot.
+        PermissionDeniedError: the actor may not read the directory, or not come there.
+    """
+    names = paths.split(request.path)
+    directory = tree.find_directory(view, names, actor)
+    permissions.check_at(view, directory, Action.READ_EXECUTE, names, actor)
+    found = view.get(keys.snapshot(directory, request.name))
+    if not found.exists:
+        raise tree.missing(paths.join((*names, SNAPSHOT_DIRECTORY, request.name)))
+    number = record(found).number
+    return SnapshotRoom(*kept_blocks.only_kept_by(Draft(view), number, request.file, request.place))
 
 
 def _of_all(view: View, names: tuple[str, ...], actor: Actor) -> FileStatus:
