@@ -7,6 +7,10 @@ killed, stopped and continued, restarted. Afterwards the history of each name is
 order that explains every answer (`tests/raft/linearizability.py`). A call whose outcome stayed
 unknown may have happened at any later time, or never. Each fault has names of its own, so that no
 history grows too long to be searched.
+
+Clients take snapshots, too, each a look at all names at once, and read the past at revisions and
+times, while watchers hear of everything: one order of all changes must explain all of that
+(`tests/services/one_order.py`).
 """
 
 from __future__ import annotations
@@ -39,15 +43,28 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     PathRequest,
 )
+from paxosblock.api.snapshot_calls import (
+    CREATE_SNAPSHOT,
+    LIST_SNAPSHOTS,
+    CreateSnapshot,
+    ListSnapshots,
+)
+from paxosblock.client import AsyncClient
+from paxosblock.client.names.as_of import as_of
 from paxosblock.client.session.namenodes import NameNodes
 from paxosblock.errors import ExistsError, NotFoundError, Outcome, PaxosBlockError
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.types import Durability, WriterId
 from tests.raft.linearizability import ABSENT, Operation, is_linearizable
+from tests.services.one_order import Heard, Ids, Look, mistakes
 from tests.waiting import wait_until_async
 
 CLIENTS: Final = 6
+WATCHERS: Final = 3
+TOP: Final = "/h"
+END: Final = f"{TOP}/end"
+"""The directory that is made last."""
 DIRECTORIES: Final = ("d0", "d1", "d2")
 FILES: Final = ("f0", "f1")
 NAMES: Final = (*DIRECTORIES, *FILES)
@@ -66,6 +83,27 @@ class History:
 
     operations: defaultdict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
     counts: Counter[str] = field(default_factory=Counter)
+    looks: list[Look] = field(default_factory=list)
+    taken: dict[str, Ids] = field(default_factory=dict)
+    """By name: the first look at each snapshot."""
+    changed: list[str] = field(default_factory=list)
+    """Snapshots that showed something else later."""
+    heard: list[Heard] = field(default_factory=list)
+
+    def look(self, look: Look) -> None:
+        """Note what a folder had at one moment."""
+        self.looks.append(look)
+        self.counts[look.how] += 1
+
+    def look_at_snapshot(self, folder: str, name: str, ids: Ids) -> None:
+        """Note what a snapshot shows."""
+        self.look(Look(folder, ids, None, "snapshot"))
+        if self.taken.setdefault(name, ids) != ids:
+            self.changed.append(f"snapshot {name} of {folder} showed {self.taken[name]}, now {ids}")
+
+    def mistakes(self) -> list[str]:
+        """Tell what no order of all changes explains, once the watchers have heard the end."""
+        return [*self.changed, *mistakes(self.heard, self.looks)]
 
     def add(self, path: str, operation: Operation) -> None:
         self.operations[path].append(operation)
@@ -109,9 +147,12 @@ class Client:
         async with self._rpc:
             for folder in folders:
                 await self._list(folder)
+                await self._look_at_snapshots(folder)
 
     async def _step(self, folder: str) -> None:
-        match self._random.choice(("look", "look", "list", "directory", "file", "delete")):
+        match self._random.choice(
+            ("look", "look", "list", "directory", "file", "delete", "snapshot", "past", "time")
+        ):
             case "look":
                 await self._look(f"{folder}/{self._random.choice(NAMES)}")
             case "list":
@@ -122,6 +163,14 @@ class Client:
                 await self._create(f"{folder}/{self._random.choice(FILES)}")
             case "delete":
                 await self._delete(f"{folder}/{self._random.choice(NAMES)}")
+            case "snapshot":
+                await self._take_snapshot(folder)
+            case "past":
+                earlier = [each.revision for each in self._history.looks if each.folder == folder]
+                if known := [revision for revision in earlier if revision is not None]:
+                    await self._list_past(folder, f"@{self._random.choice(known)}")
+            case "time":
+                await self._list_past(folder, time.time())
 
     async def _look(self, path: str) -> None:
         called = time.monotonic()
@@ -134,18 +183,53 @@ class Client:
         self._history.add(path, Operation("read", owner, called, time.monotonic()))
 
     async def _list(self, folder: str) -> None:
-        """One look at every name at once."""
         called = time.monotonic()
         try:
             listing = await self._call(LIST, ListDirectory(folder))
         except PaxosBlockError:
             return
-        answered = time.monotonic()
-        owners = {entry.path: entry.owner for entry in listing.entries}
+        self._saw(folder, listing.entries, called, time.monotonic())
+        self._history.look(Look(folder, _ids(listing.entries), listing.revision, "list"))
+
+    def _saw(
+        self, folder: str, entries: Iterable[FileStatus], called: float, answered: float
+    ) -> None:
+        """Note a look at every name at once."""
+        owners = {entry.name: entry.owner for entry in entries}
         for name in NAMES:
-            path = f"{folder}/{name}"
-            seen = Operation("read", owners.get(path, ABSENT), called, answered)
-            self._history.add(path, seen)
+            seen = Operation("read", owners.get(name, ABSENT), called, answered)
+            self._history.add(f"{folder}/{name}", seen)
+
+    async def _take_snapshot(self, folder: str) -> None:
+        """Look at every name at once, at the moment of a snapshot."""
+        name, called = self._new_owner(), time.monotonic()
+        try:
+            request = CreateSnapshot(folder, name)
+            path = (await self._changes.call_once(CREATE_SNAPSHOT, request)).path
+            answered = time.monotonic()
+            entries = (await self._call(LIST, ListDirectory(path))).entries
+        except PaxosBlockError:
+            return
+        self._saw(folder, entries, called, answered)
+        self._history.look_at_snapshot(folder, name, _ids(entries))
+
+    async def _look_at_snapshots(self, folder: str) -> None:
+        """Look again at what all snapshots of a folder show."""
+        shown = await self._call(LIST_SNAPSHOTS, ListSnapshots(folder))
+        for each in shown.snapshots:
+            entries = (await self._call(LIST, ListDirectory(each.path))).entries
+            self._history.look_at_snapshot(folder, each.name, _ids(entries))
+
+    async def _list_past(self, folder: str, at: str | float) -> None:
+        """Look at every name at a revision that somebody saw, or at a time."""
+        try:
+            then = (await self._call(STAT, PathRequest(as_of("/", at)))).path
+            listing = await self._call(LIST, ListDirectory(f"{then}{folder}"))
+        except PaxosBlockError:  # the window has not begun, or the folder was not there
+            return
+        revision = int(then.rpartition("@")[2])
+        how = "past" if isinstance(at, str) else "time"
+        self._history.look(Look(folder, _ids(listing.entries), revision, how))
 
     async def _make_directory(self, path: str) -> None:
         """With `parents` one that is there is fine, and says whose it is."""
@@ -219,6 +303,10 @@ class Client:
         return f"{self.name}-{self._number}"
 
 
+def _ids(entries: Iterable[FileStatus]) -> Ids:
+    return {entry.name: entry.file_id for entry in entries}
+
+
 Fault = Callable[["Campaign"], Awaitable[None]]
 Faults = Callable[["Campaign"], Fault | None]
 """Tells the next one; None: it was the last."""
@@ -250,7 +338,8 @@ class Campaign:
     async def run(self, faults: Faults) -> History:
         """Let one fault after the other happen, until there is none."""
         stop = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as watchers, asyncio.TaskGroup() as tasks:
+            await self._begin_to_watch(watchers)
             await self._begin_round()
             for client in self.clients:
                 tasks.create_task(client.run(lambda: self.folder, stop))
@@ -263,6 +352,7 @@ class Campaign:
                     await self._begin_round()
             finally:
                 stop.set()
+                await self._make(END)
         observer = Client("observer", self.cluster.addresses, 0, self.history)
         await observer.look_at([f"/h/{number}" for number in range(1, self._round + 1)])
         return self.history
@@ -280,13 +370,33 @@ class Campaign:
     async def leader(self) -> Node:
         return await asyncio.to_thread(self.cluster.wait_leader)
 
+    async def _begin_to_watch(self, tasks: asyncio.TaskGroup) -> None:
+        """Let watchers hear of everything, from before there is anything."""
+        async with AsyncClient(self.cluster.addresses) as fs:
+            pages = [page async for page in fs.pages("/")]
+        for _ in range(WATCHERS):
+            heard = Heard(TOP, pages[0].revision)
+            self.history.heard.append(heard)
+            tasks.create_task(self._watch(heard))
+
+    async def _watch(self, heard: Heard) -> None:
+        order = self.random.sample(self.cluster.addresses, len(self.cluster.addresses))
+        async with AsyncClient(order, rpc_timeout_s=RPC_TIMEOUT_S, retry_for_s=60) as fs:
+            async for change in fs.watch(heard.path, after=heard.since):
+                heard.changes.append(change)
+                if change.path == END:
+                    return
+
     async def _begin_round(self) -> None:
+        await self._make(f"{TOP}/{self._round + 1}")
+        self._round += 1
+
+    async def _make(self, path: str) -> None:
         async with RpcClient() as rpc:
             namenodes = NameNodes(
                 self.cluster.addresses, rpc, timeout_s=RPC_TIMEOUT_S, retry_for_s=60
             )
-            await namenodes.call(MKDIRS, MakeDirectories(f"/h/{self._round + 1}"))
-        self._round += 1
+            await namenodes.call(MKDIRS, MakeDirectories(path))
 
 
 async def a_leader_is_killed(campaign: Campaign) -> None:
@@ -366,7 +476,7 @@ def run(
     kind: type[LocalCluster] = LocalCluster,
 ) -> Campaign:
     """Start a cluster of three NameNodes and run a campaign on it."""
-    with kind(1, 3, path) as cluster:
+    with kind(1, 3, path, settings={"namenode": {"history": "1h"}}) as cluster:
         campaign = Campaign(cluster, seed)
         asyncio.run(campaign.run(faults))
     return campaign
@@ -381,7 +491,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     options = parser.parse_args()
     campaign = run(options.seed, for_seconds(options.seconds, options.seed))
-    violations = campaign.history.violations()
+    violations = campaign.history.violations() + campaign.history.mistakes()
     sys.stdout.write(
         f"seed {options.seed}: faults {dict(campaign.faults)}, "
         f"calls {dict(campaign.history.counts)}, not linearizable: {violations or 'none'}\n"

@@ -22,6 +22,8 @@ def test_histories_are_linearizable_while_namenodes_die_hang_and_restart(tmp_pat
     assert campaign.history.violations() == []
     counts = campaign.history.counts
     assert min(counts[kind] for kind in ("read", "swap", "ensure", "delete")) > 20
+    assert campaign.history.mistakes() == []
+    assert min(counts[kind] for kind in ("list", "snapshot", "past", "time")) > 10
 
 
 class PlantedCluster(LocalCluster):
@@ -46,4 +48,5 @@ def test_histories_stay_linearizable_under_faults_at_random(tmp_path: Path) -> N
     faults = histories.for_seconds(120, seed=2)
     campaign = histories.run(2, faults, tmp_path / "cluster")
     assert campaign.history.violations() == []
+    assert campaign.history.mistakes() == []
     assert campaign.faults.total() > 10
