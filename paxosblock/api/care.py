@@ -9,6 +9,7 @@ import msgspec
 
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.namenode import FileStatus
+from paxosblock.base.wording import counted
 from paxosblock.protocol.types import BlockId
 
 REPLICATION_MAX: Final = 32
@@ -33,6 +34,16 @@ class AdminState(enum.Enum):
     """Asked to leave for good: its replicas do not count, but may be copied from."""
     IN_MAINTENANCE = "in_maintenance"
     """Away for a while: its replicas count as long as a block has min_replication others."""
+
+
+_UNDER_WAY: Final = {
+    AdminState.DECOMMISSIONED: "decommissioning",
+    AdminState.IN_MAINTENANCE: "entering maintenance",
+}
+_DONE: Final = {
+    AdminState.DECOMMISSIONED: "decommissioned",
+    AdminState.IN_MAINTENANCE: "in maintenance",
+}
 
 
 class SetAdminState(msgspec.Struct, frozen=True):
@@ -153,6 +164,23 @@ class LeavingNode(msgspec.Struct, frozen=True):
     def done(self) -> bool:
         """True if no block needs this DataNode any more."""
         return self.known and not self.waiting
+
+    @property
+    def standing(self) -> str:
+        """Return how far it is, in words: what it was asked to become, it is when it is `done`."""
+        words = _DONE if self.done else _UNDER_WAY
+        return words[self.status.admin]
+
+    def reason(self, block: HeldUp) -> str:
+        """Return the reason why one of `held_up` still needs this DataNode."""
+        match block.why:
+            case HoldUp.NO_ROOM:
+                others = counted(self.others, "other DataNode")
+                return f"only {others} live for replication {block.wanted}"
+            case HoldUp.TOO_FEW:
+                return f"{block.elsewhere} of {block.wanted} replicas are elsewhere"
+            case HoldUp.OPEN | HoldUp.MISSING:
+                return str(block.why.value)
 
 
 class Leaving(msgspec.Struct, frozen=True):

@@ -28,15 +28,6 @@ from paxosblock.cli.text import counted
 
 LOOK_AGAIN_S: Final = 0.5
 
-_UNDER_WAY: Final = {
-    AdminState.DECOMMISSIONED: "decommissioning",
-    AdminState.IN_MAINTENANCE: "entering maintenance",
-}
-_DONE: Final = {
-    AdminState.DECOMMISSIONED: "decommissioned",
-    AdminState.IN_MAINTENANCE: "in maintenance",
-}
-
 
 def _leaves(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that the verbs which let nodes leave have in common."""
@@ -137,28 +128,18 @@ def leaving(invocation: Invocation) -> None:
 
 def describe_progress(node: LeavingNode) -> str:
     """Return the progress of a DataNode that is leaving."""
-    admin, blocks = node.status.admin, counted(node.blocks, "block")
-    until = _until(node.status)
-    if not node.known:
-        return f"{_UNDER_WAY[admin]}{until}"
-    if node.done:
-        return f"{_DONE[admin]}{until}"
+    standing = f"{node.standing}{_until(node.status)}"
+    if not node.known or node.done:
+        return standing
+    blocks = counted(node.blocks, "block")
     writing = f", {node.open_blocks} being written" if node.open_blocks else ""
-    return f"{_UNDER_WAY[admin]}{until}, {node.waiting} of {blocks} wait{writing}"
+    return f"{standing}, {node.waiting} of {blocks} wait{writing}"
 
 
 def describe_hold_up(node: LeavingNode, block: HeldUp) -> str:
     """Return the reason why a block still needs a DataNode that is leaving."""
     where = f"'{block.path}' block {block.block}" if block.path else f"block {block.block}"
-    match block.why:
-        case HoldUp.NO_ROOM:
-            others = counted(node.others, "other DataNode")
-            why = f"only {others} live for replication {block.wanted}"
-        case HoldUp.TOO_FEW:
-            why = f"{block.elsewhere} of {block.wanted} replicas are elsewhere"
-        case HoldUp.OPEN | HoldUp.MISSING:
-            why = block.why.value
-    return f"{where}: {why}"
+    return f"{where}: {node.reason(block)}"
 
 
 def _let_leave(
@@ -193,7 +174,7 @@ def _wait(invocation: Invocation, status: AdminStatus) -> None:
                         invocation.warn(status.node, f"waits for {reason}")
                         said.add(reason)
     enough = f"enough replicas of its {counted(node.blocks, 'block')} are elsewhere"
-    invocation.say(f"{status.node}: {_DONE[status.admin]}{_until(status)}, {enough}", node)
+    invocation.say(f"{status.node}: {node.standing}{_until(status)}, {enough}", node)
 
 
 def _until_done(invocation: Invocation, status: AdminStatus) -> Iterator[LeavingNode]:

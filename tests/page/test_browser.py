@@ -142,19 +142,24 @@ def test_a_file_is_kept_under_a_name_that_means_nothing(seen: Seen) -> None:
         assert Path(kept.value.path()).read_bytes() == b"bytes"
 
 
-def test_the_keyboard_reaches_the_content_and_every_link(seen: Seen) -> None:
+def test_the_keyboard_reaches_the_content_and_every_link_of_each_page(seen: Seen) -> None:
+    acts = "main a, main input, main button, main [tabindex]"
     with window(seen.browser) as page:
-        page.goto(seen.pages["overview"])
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "main"
-        reached = set()
-        for _ in range(page.locator("main a").count() + page.locator("main [tabindex]").count()):
+        seen.draw_trouble(page)
+        for name, address in seen.pages.items():
+            page.goto(address)
             page.keyboard.press("Tab")
-            reached.add(page.evaluate("document.activeElement.getAttribute('href')"))
-        wanted = page.eval_on_selector_all("main a", "all => all.map(a => a.getAttribute('href'))")
-        assert set(wanted) <= reached
+            assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+            page.keyboard.press("Enter")
+            assert page.evaluate("document.activeElement.id") == "main", name
+            wanted = page.evaluate(
+                f"Array.from(document.querySelectorAll('{acts}'), (one, n) => one.dataset.n = n)"
+            )
+            reached = []
+            for _ in wanted:
+                page.keyboard.press("Tab")
+                reached.append(page.evaluate("Number(document.activeElement.dataset.n)"))
+            assert reached == wanted, name
 
 
 def test_the_page_is_fetched_again_and_rests_while_it_is_paused(seen: Seen) -> None:

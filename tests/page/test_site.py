@@ -17,6 +17,8 @@ from paxosblock.api.care import (
     AdminStatus,
     BalanceStatus,
     Balancing,
+    HeldUp,
+    HoldUp,
     Leaving,
     LeavingNode,
 )
@@ -147,6 +149,22 @@ async def test_work_says_when_it_will_be_done_at_the_pace_of_the_last_minute() -
     still = msgspec.structs.replace(work, made_per_s=0.0, bytes_per_s=0.0)
     shown = await text_of(site_of(given | {SHOW_WORK.name: still}), "/")
     assert shown.count("; nothing was done in the last minute") == 3
+
+
+async def test_a_datanode_that_leaves_is_called_gone_once_no_block_needs_it() -> None:
+    """With what holds it up meanwhile."""
+    lacks = HeldUp(BlockId(7), "/f", HoldUp.NO_ROOM, 1, 3)
+    asked = AdminStatus("b", "b:1", AdminState.DECOMMISSIONED)
+    given = of_a_cluster(datanode("a"), datanode("b"))
+    leaves = LeavingNode(asked, True, blocks=50, waiting=30, others=1, held_up=(lacks,))
+    shown = await text_of(site_of(given | {LEAVING.name: Leaving((leaves,))}), "/")
+    assert ("live, decommissioning" in shown, "decommissioned" in shown) == (True, False)
+    link, why = '<a href="/block?id=7">block 7</a>', "only 1 other DataNode live for replication 3"
+    assert f"{link}: {why}, and others" in shown
+    gone = msgspec.structs.replace(leaves, waiting=0, held_up=())
+    shown = await text_of(site_of(given | {LEAVING.name: Leaving((gone,))}), "/")
+    assert "live, decommissioned" in shown
+    assert "b: decommissioned; no block needs it any more" in shown
 
 
 async def test_room_is_ours_others_and_free() -> None:
