@@ -166,7 +166,7 @@ class LeavingNode(msgspec.Struct, frozen=True):
         return self.known and not self.waiting
 
     @property
-    def standing(self) -> str:
+    def progress(self) -> str:
         """Return how far it is, in words: what it was asked to become, it is when it is `done`."""
         words = _DONE if self.done else _UNDER_WAY
         return words[self.status.admin]

@@ -128,12 +128,12 @@ def leaving(invocation: Invocation) -> None:
 
 def describe_progress(node: LeavingNode) -> str:
     """Return the progress of a DataNode that is leaving."""
-    standing = f"{node.standing}{_until(node.status)}"
+    progress = f"{node.progress}{_until(node.status)}"
     if not node.known or node.done:
-        return standing
+        return progress
     blocks = counted(node.blocks, "block")
     writing = f", {node.open_blocks} being written" if node.open_blocks else ""
-    return f"{standing}, {node.waiting} of {blocks} wait{writing}"
+    return f"{progress}, {node.waiting} of {blocks} wait{writing}"
 
 
 def describe_hold_up(node: LeavingNode, block: HeldUp) -> str:
@@ -174,7 +174,7 @@ def _wait(invocation: Invocation, status: AdminStatus) -> None:
                         invocation.warn(status.node, f"waits for {reason}")
                         said.add(reason)
     enough = f"enough replicas of its {counted(node.blocks, 'block')} are elsewhere"
-    invocation.say(f"{status.node}: {node.standing}{_until(status)}, {enough}", node)
+    invocation.say(f"{status.node}: {node.progress}{_until(status)}, {enough}", node)
 
 
 def _until_done(invocation: Invocation, status: AdminStatus) -> Iterator[LeavingNode]:
