@@ -523,6 +523,10 @@ class GatewayConfig(ServerConfig):
     """Seconds for which a program that writes or reads a file may send or take nothing of it."""
     users_kept: Count = 64
     """Users whose connections to the cluster are kept open between their requests."""
+    proxy_users: Text = ""
+    """The users who may act for others in WebHDFS (`doas`), as `hadoop.proxyuser.*` of HDFS:
+    rules `NAME@HOSTS=USERS` with `;` between them, such as `hue@10.0.0.5,10.1.0.0/16=ann,bob`; `*`
+    is all hosts, or all users. Only where names of users are believed."""
     page: Annotated[PageFor, choice(PageFor)] = PageFor.LOOPBACK
     """The callers that get the gateway's status page at `/`, which names no file and no user:
     "loopback" those on this machine, "all" every caller. "none": there is no page."""

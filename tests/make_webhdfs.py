@@ -55,7 +55,17 @@ Each request is made as the user who asks, and the NameNodes check it as any oth
   caller. Each brings the token of a user, which `paxosblock admin token issue` makes, as
   `Authorization: Bearer` or as `delegation=`; without one the answer is 401. The gateway sends
   that token on, and may no more than its user.
-* `doas` is refused for another user than the one who asks.
+* `doas` lets a program act for its users, as Hue, Knox and Oozie do, where `proxy_users` says so:
+  who may act for whom, and from which hosts, as `hadoop.proxyuser.*` does in HDFS. Everybody else
+  is refused with Hadoop's words. A rule names users, not groups, which only NameNodes know. Where
+  users prove who they are nobody acts for another one: a gateway with `proxy_users` does not start.
+
+```console
+$ export PAXOSBLOCK_GATEWAY_PROXY_USERS='hue@127.0.0.1,10.1.0.0/16=ann,bob;knox@10.0.0.7=*'
+$ paxosblock gateway --namenodes nn1:9870
+$ curl 'http://127.0.0.1:14000/webhdfs/v1/?op=LISTSTATUS&user.name=hue&doas=ann'
+```
+
 * A page in a browser gets nothing: no request with `Origin`, and where names are believed, none
   whose `Host` is no name of the gateway (`--advertise` adds one).
 

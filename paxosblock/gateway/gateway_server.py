@@ -136,7 +136,7 @@ async def running(
         clients = UserClients(namenodes, shared, config.users_kept)
         stack.push_async_callback(clients.close)
         metrics = NodeMetrics("gateway")
-        who = Identification.at(client, guard.names)
+        who = Identification.at(client, guard.names, config.proxy_users)
         tls, s3_tls = _certificate(config, failure), _certificate(config, s3_failure)
         guard.add_to(metrics, proves=who.proves, tls=tls)
         budget = Budget(config.request_memory_bytes)

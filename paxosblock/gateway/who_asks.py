@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from paxosblock.api.user_tokens import looks_like, unsealed
 from paxosblock.config import ClientConfig
-from paxosblock.errors import AccessDeniedError
+from paxosblock.errors import AccessDeniedError, ConfigError
+from paxosblock.gateway.proxy_users import ImpersonationError, ProxyUsers
 from paxosblock.gateway.user_clients import Principal
 from paxosblock.net.port.access_server import check_no_page
 from paxosblock.net.port.bearer import word_in
@@ -31,11 +32,20 @@ class Identification:
     proves: bool
     """Callers must bring a token."""
     names: OwnNames
+    proxies: ProxyUsers
 
     @classmethod
-    def at(cls, config: ClientConfig, names: OwnNames) -> Identification:
-        """Return that of a gateway which calls the cluster with these settings."""
-        return cls(config.shows_proof, names)
+    def at(cls, config: ClientConfig, names: OwnNames, proxy_users: str) -> Identification:
+        """Return that of a gateway which calls the cluster with these settings.
+
+        Raises:
+            ConfigError: `proxy_users` is no list of rules, or names are not believed here.
+        """
+        if proxy_users and config.shows_proof:
+            raise ConfigError(
+                "proxy_users: users prove who they are here, and no one has a proof of another"
+            )
+        return cls(config.shows_proof, names, ProxyUsers.of(proxy_users))
 
     def check_place(self, headers: Mapping[str, str], *, is_own: bool = False) -> None:
         """Check that no page in a browser asks, as it may come from any site; `is_own`: the name
@@ -65,3 +75,20 @@ class Identification:
         if self.proves:
             raise NoProofError
         return Principal(checked(named or headers.get(USER, "") or NOBODY))
+
+    def acting_for(self, asks: Principal, other: str, address: str) -> Principal:
+        """Return the user for whom a request is made in which `asks` acts for `other`.
+
+        Args:
+            address: the host at which the connection begins.
+
+        Raises:
+            ImpersonationError: `asks` may not.
+            InvalidRequestError: no user can be called so.
+        """
+        if other == asks.user:
+            return asks
+        self.proxies.check(asks.user, checked(other), address)
+        if asks.token:  # a token proves its own user alone
+            raise ImpersonationError(f"User: {asks.user} is not allowed to impersonate {other}")
+        return Principal(other)

@@ -11,6 +11,7 @@ from paxosblock.base.paths import STAGING, is_below
 from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.gateway.budget import Budget
 from paxosblock.gateway.exchange import Answer, Exchange, answered_with
+from paxosblock.gateway.proxy_users import ImpersonationError
 from paxosblock.gateway.user_clients import Principal, UserClients
 from paxosblock.gateway.webhdfs import (
     attribute_operations,
@@ -69,6 +70,8 @@ class WebHdfsDoor:
         except NoProofError:
             words = "Authentication required: bring a token of a user (paxosblock admin token)"
             return refusal_of(HadoopError(JavaError.NOT_PROVEN, words))
+        except ImpersonationError as error:
+            return refusal_of(HadoopError(JavaError.AUTHORIZATION, str(error)))
         except ConfigError as error:
             return refusal_of(HadoopError(JavaError.ACCESS_CONTROL, error.message))
         except PaxosBlockError as error:
@@ -107,10 +110,7 @@ class WebHdfsDoor:
             exchange.headers, parameters.text("delegation"), parameters.text("user.name")
         )
         other = parameters.text("doas", principal.user)
-        if other != principal.user:
-            words = f"User: {principal.user} is not allowed to impersonate {other[:255]}"
-            raise HadoopError(JavaError.AUTHORIZATION, words)
-        return principal
+        return self._identification.acting_for(principal, other, exchange.address)
 
 
 def _check_shown(path: str) -> None:

@@ -26,6 +26,7 @@ BY_TIME: Final = frozenset(
         "Append.testRenameFileBeingAppended",
         "Create.testCreatedFileIsImmediatelyVisible",
         "Create.testCreatedFileIsVisibleOnFlush",
+        "Create.testSyncable",
     }
 )
 """Tests that pass or fail at either server: Hadoop's client has begun a CREATE or APPEND for its
