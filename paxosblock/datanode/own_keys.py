@@ -54,12 +54,13 @@ class OwnKeys:
             NotReadyError: it was signed with a key that this DataNode does not know yet.
         """
         number = key_id(signed)
-        if number > self._newest:
+        stamp = self._stamps.get(number)
+        if stamp is None and number > self._newest:
             raise NotReadyError(
                 "this DataNode serves only what was signed for it (block_tokens), and no NameNode"
                 f" has told it {'this key' if self._newest else 'a key'} yet"
             )
-        return check(signed, self._stamps.get(number), self._clock_s())
+        return check(signed, stamp, self._clock_s())
 
     async def checked(self, signed: bytes) -> Capability:
         """As `check`, but wait a little for the key."""

@@ -92,7 +92,8 @@ class StreamRights:
 
     def _admit(self, request: Request, known: Capability) -> None:
         block, rights = needed(request)
-        allow(known, block, rights)
+        if known.block != block or rights & ~known.rights:
+            allow(known, block, rights)  # it says what is wrong
         if isinstance(request, CreateAndWrite):
             return  # the one message of its block
         if rights & _WRITE:

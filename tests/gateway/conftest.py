@@ -9,14 +9,19 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from tests.gateway.gateways import S3, RunningGateway, quiet_gateway_of
+from tests.master_keys import write_masters
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One NameNode and three DataNodes, where leases end soon."""
-    leases = {"lease_soft_limit": "2s", "lease_hard_limit": "3s"}
+    """One NameNode and three DataNodes, where leases end soon, and zones may be made."""
+    master = tmp_path_factory.mktemp("master") / "key"
+    write_masters(master, 1)
+    names = {
+        "lease_soft_limit": "2s", "lease_hard_limit": "3s", "master_key_file": str(master)
+    }  # fmt: skip
     path = tmp_path_factory.mktemp("cluster")
-    with LocalCluster(path=path, settings={"namenode": leases}) as cluster:
+    with LocalCluster(path=path, settings={"namenode": names}) as cluster:
         yield cluster
 
 

@@ -18,6 +18,7 @@ from paxosblock.api.namenode import Kind
 from paxosblock.gateway.s3.object_facts import ObjectFacts, encoded
 from tests.gateway.gateways import S3, RunningGateway, content, put, quiet_gateway_of
 from tests.gateway.s3_clients import error_code, refused, s3_client, send, signed_request
+from tests.master_keys import encrypt
 
 DATA = os.urandom(3_000_000)
 
@@ -473,3 +474,25 @@ def test_headers_of_an_answer_cannot_be_made_up(
     for value in (b"", b"\xff", b"x" * 100, longer, kept + kept, evil_facts):
         fs.set_attributes(f"/{bucket}/f", {"user.s3": value})
         assert s3.get_object(Bucket=bucket, Key="f")["Body"].read() == b"x"
+
+
+def test_objects_of_a_bucket_that_is_an_encryption_zone_are_written_and_read_as_any(
+    cluster: LocalCluster, fs: Client, s3: Any, bucket: str
+) -> None:
+    encrypt(cluster, f"/{bucket}")
+    s3.put_object(Bucket=bucket, Key="small", Body=b"secret")
+    upload = s3.create_multipart_upload(Bucket=bucket, Key="dir/large")["UploadId"]
+    at = {"Bucket": bucket, "Key": "dir/large", "UploadId": upload}
+    bodies = [os.urandom(5 << 20), b"the end"]
+    parts = [
+        {"PartNumber": number, "ETag": s3.upload_part(**at, PartNumber=number, Body=body)["ETag"]}
+        for number, body in enumerate(bodies, 1)
+    ]
+    s3.complete_multipart_upload(**at, MultipartUpload={"Parts": parts})
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/small")
+    wanted = {"small": b"secret", "copy": b"secret", "dir/large": b"".join(bodies)}
+    for key, body in wanted.items():
+        assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == body
+        assert fs.stat(f"/{bucket}/{key}").encrypted
+    part = s3.get_object(Bucket=bucket, Key="dir/large", Range="bytes=5242879-5242885")
+    assert part["Body"].read() == bodies[0][-1:] + b"the en"

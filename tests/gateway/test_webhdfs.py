@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 import pytest
 
 from paxosblock import Client, ExistsError, LocalCluster, MakeDirectory
 from paxosblock.api.namenode import Kind
-from paxosblock.gateway.webhdfs.hadoop_json import file_status
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import RunningGateway, content, gateway_of, put
+from tests.master_keys import encrypt
 from tests.waiting import wait_until
 
 DATA = os.urandom(1_500_000)
@@ -56,12 +55,23 @@ def test_a_status_has_the_fields_that_hadoop_reads(
     assert gateway.ask("GET", f"{home}/f", "GETFILELINKSTATUS").json["FileStatus"]["aclBit"] is True
 
 
-def test_a_status_tells_of_an_encryption_zone_as_hdfs_does(fs: Client, home: str) -> None:
-    shown = fs.stat(home)
-    assert not shown.encrypted
-    assert b"encBit" not in msgspec.json.encode(file_status(shown))
-    inside = msgspec.structs.replace(shown, encrypted=True)
-    assert msgspec.to_builtins(file_status(inside))["encBit"] is True
+def test_a_file_of_an_encryption_zone_is_shown_as_one_and_read_and_written_as_any(
+    cluster: LocalCluster, gateway: RunningGateway, fs: Client, home: str
+) -> None:
+    def bits(path: str) -> list[object]:
+        found = gateway.ask("GET", path, "LISTSTATUS").json["FileStatuses"]["FileStatus"]
+        return [each.get("encBit") for each in found]
+
+    fs.mkdirs(f"{home}/zone")
+    assert bits(home) == [None]
+    encrypt(cluster, f"{home}/zone")
+    assert gateway.write(f"{home}/zone/f", DATA).status == 201
+    assert bits(home) == [True]
+    assert bits(f"{home}/zone") == [True]
+    assert fs.stat(f"{home}/zone/f").encrypted
+    assert gateway.read(f"{home}/zone/f", offset=9, length=700_000) == DATA[9:700_009]
+    assert gateway.ask("POST", f"{home}/zone/f", "TRUNCATE", newlength=700_000).json["boolean"]
+    assert gateway.read(f"{home}/zone/f") == content(fs, f"{home}/zone/f") == DATA[:700_000]
 
 
 def test_a_list_shows_a_directory_or_a_file_by_itself(

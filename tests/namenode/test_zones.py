@@ -23,6 +23,7 @@ from paxosblock.api.namenode import (
     ADD_BLOCK,
     APPEND,
     CREATE,
+    DELETE,
     FINALIZE_BLOCK,
     GET_BLOCK,
     MKDIRS,
@@ -35,6 +36,7 @@ from paxosblock.api.namenode import (
     BlockRequest,
     BlockView,
     CloseFile,
+    DeletePath,
     FinalizeBlock,
     FirstBlock,
     MakeDirectories,
@@ -296,7 +298,8 @@ async def test_a_file_may_be_made_elsewhere_for_a_zone(scene: Scene) -> None:
     assert view.key is not None
     with pytest.raises(InvalidRequestError, match="can't be moved from an encryption zone"):
         await scene.service.call(RENAME, RenamePath("/.staging/mine/1", "/plain"))
-    await scene.service.call(RENAME, RenamePath("/.staging/mine/1", "/z/file"))
+    await scene.service.call(RENAME, RenamePath("/.staging/mine/1", "/.staging/mine/2"))
+    await scene.service.call(RENAME, RenamePath("/.staging/mine/2", "/z/file"))
     with pytest.raises(InvalidRequestError, match="is in another encryption zone than /plain"):
         await written(scene, "/z/odd", zone_of="/plain")
 
@@ -312,6 +315,27 @@ async def test_what_was_decided_before_the_directory_became_a_zone_is_decided_ag
     namespace.create(draft, create_request(path), context)
     await scene.service.call(ENCRYPT_DIRECTORY, EncryptDirectory("/top"))
     assert isinstance(await scene.store.commit(draft.to_edit()), Conflict)
+
+
+async def test_the_key_of_a_deleted_zone_stays_and_another_zone_at_its_place_has_its_own(
+    scene: Scene, file: Path
+) -> None:
+    """Snapshots and backups may show its files."""
+    view = await written(scene, "/z/file")
+    old = (await scene.service.call(STAT, PathRequest("/z"))).file_id
+    key = scene.node.zone_keys._unwrapped(
+        old, decode_zone(scene.store.view().get(keys.zone(old)).value)
+    )
+    await scene.service.call(DELETE, DeletePath("/z", recursive=True))
+    assert (await scene.service.call(ENCRYPTION_ZONES, ZonesRequest())).zones == ()
+    await scene.service.call(MKDIRS, MakeDirectories("/z"))
+    await scene.service.call(ENCRYPT_DIRECTORY, EncryptDirectory("/z"))
+    assert (await written(scene, "/z/file")).key != view.key
+    write(file, NEW, OLD)
+    assert (await scene.service.call(ROLL_MASTER_KEY, RollMasterKey())).wrapped == 2
+    kept = decode_zone(scene.store.view().get(keys.zone(old)).value)
+    assert kept.master == name_of(NEW)
+    assert scene.node.zone_keys._unwrapped(old, kept) == key
 
 
 async def test_the_master_key_is_rolled_and_no_key_of_a_block_changes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -96,7 +97,7 @@ async def shortest(folder: Path, known: Mapping[str, tuple[int, int]]) -> dict[s
     """
     tracer = Tracer()
     with tracer.tracing():
-        async with _cluster(folder) as fs:
+        async with cluster(folder) as fs:
             return {
                 way.__name__: await _shortest(way(fs, tracer), known.get(way.__name__))
                 for way in WAYS
@@ -120,15 +121,21 @@ def length(way: Way) -> tuple[int, int]:
 
 
 @contextlib.asynccontextmanager
-async def _cluster(folder: Path) -> AsyncIterator[AsyncClient]:
+async def cluster(folder: Path, *, block_tokens: bool = False) -> AsyncIterator[AsyncClient]:
+    """A cluster with new folders below `folder`, to which a file was written; its client."""
     async with contextlib.AsyncExitStack() as stack:
         enter, listen = stack.enter_async_context, "127.0.0.1:0"
-        names = namenode.running(_NAMENODE, listen=listen, path=folder / "names", node_id="names")
+        names = namenode.running(
+            replace(_NAMENODE, block_tokens=block_tokens),
+            listen=listen,
+            path=folder / "names",
+            node_id="names",
+        )
         addresses = [(await enter(names)).address]
         for name in ("one", "two", "three"):
             await enter(
                 datanode.running(
-                    DataNodeConfig(),
+                    DataNodeConfig(block_tokens=block_tokens),
                     listen=listen,
                     paths=[folder / name],
                     namenodes=addresses,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from paxosblock.api.status import NodeStatus
 from paxosblock.base.chunk_cipher import ADDED_BYTES
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.signer import Signer
 from paxosblock.namenode.catalog.blocks import FilePage
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.catalog.tree import Located
@@ -69,18 +68,26 @@ class BlockViews:
         record, now_s = entry.record, self._clock_s()
         asker = self._datanodes.locate(host)
         recovers = record.state is BlockState.UNDER_RECOVERY
-        members = tuple(self._datanodes.member(storage, now_s, asker) for storage in record.members)
-        if self._datanodes.signer is not None:
-            members = _signed(self._datanodes.signer, record, members, to_writer=to_writer)
+        member, signed = self._datanodes.member, self._signed(record, to_writer=to_writer)
         return BlockView(
             record=record,
-            members=members,
+            members=tuple(
+                member(storage, now_s, asker, capability)
+                for storage, capability in zip(record.members, signed, strict=True)
+            ),
             offset=offset,
             complete=self._replicas.is_complete(record, self._min_replication),
             trouble=self._trouble(record.block) if recovers else "",
             added_bytes=ADDED_BYTES if entry.zone else 0,
             key=self._key_of(entry) if entry.zone and with_key else None,
         )
+
+    def _signed(self, record: BlockRecord, *, to_writer: bool) -> Sequence[bytes]:
+        """Return a capability for each member; one to write is for the record's own generation."""
+        generation, rights = record.writer_generation, READER
+        if to_writer and record.state is BlockState.UNDER_CONSTRUCTION:
+            rights = FIRST_WRITER if generation == FIRST_GENERATION else WRITER
+        return self._datanodes.all_signed(record.members, record.block, rights, generation)
 
     def member(self, storage: StorageId | None) -> BlockMember | None:
         """Return a storage as it is now."""
@@ -120,15 +127,3 @@ class BlockViews:
             )
             for node in self._datanodes
         )
-
-
-def _signed(
-    signer: Signer, record: BlockRecord, members: tuple[BlockMember, ...], *, to_writer: bool
-) -> tuple[BlockMember, ...]:
-    """Return the members with capabilities; one to write is for the record's own generation."""
-    generation, rights = record.writer_generation, READER
-    if to_writer and record.state is BlockState.UNDER_CONSTRUCTION:
-        rights = FIRST_WRITER if generation == FIRST_GENERATION else WRITER
-    signed = signer.sign([each.node for each in members], record.block, rights, generation)
-    each_signed = zip(members, signed, strict=True)
-    return tuple(replace(member, capability=capability) for member, capability in each_signed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +21,7 @@ from paxosblock.namenode.blocks.admin_states import AdminStates
 from paxosblock.namenode.blocks.placement import Blame, Candidate
 from paxosblock.namenode.blocks.signer import Signer
 from paxosblock.namenode.catalog.records import ProcessRecord
-from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Generation, StorageId
 
 _log = logging.getLogger(__name__)
 
@@ -290,6 +290,15 @@ class DataNodes:
         (signed,) = self.signer.sign((home.node,), block, rights, FIRST_GENERATION)
         return signed
 
+    def all_signed(
+        self, storages: Sequence[StorageId], block: BlockId, rights: int, generation: Generation
+    ) -> Sequence[bytes]:
+        """Return a capability for a block at each of its storages; b"" if there are none."""
+        if self.signer is None:
+            return (b"",) * len(storages)
+        homes = map(self._homes.get, storages)
+        return self.signer.sign([home or "" for home in homes], block, rights, generation)
+
     def address(self, storage: StorageId) -> str:
         """Return the address of a storage; "" while unknown."""
         home = self.home(storage)
@@ -326,12 +335,17 @@ class DataNodes:
         return None if rack is None or not host else Location(host, rack)
 
     def member(
-        self, storage: StorageId, now_s: float, asker: Location | None = None
+        self,
+        storage: StorageId,
+        now_s: float,
+        asker: Location | None = None,
+        capability: bytes = b"",
     ) -> BlockMember:
         """Return a storage as clients see it; only a live one (not stale) is `live`.
 
         Args:
             asker: the machine from which the distance is measured.
+            capability: what lets the client read or write there.
         """
         home = self.home(storage)
         if home is None:
@@ -345,6 +359,7 @@ class DataNodes:
             live and not failed,
             home.location.rack,
             FAR_AWAY if asker is None else distance(asker, home.location),
+            capability,
         )
 
     def admin_state(self, storage: StorageId, now_s: float) -> AdminState:

@@ -247,7 +247,8 @@ def move(draft: Draft, request: RenamePath | transaction.Rename, context: Contex
         )
     directory = tree.find_directory(draft, destination[:-1], actor)
     permissions.check_new_entry(draft, directory, destination[:-1], actor)
-    if (zone := _directory(draft, directory).zone) or inode.zone:
+    # Another name in the same directory is in no other zone; files in /.staging are of one already.
+    if directory != inode.parent and ((zone := _directory(draft, directory).zone) or inode.zone):
         zones.check_goes(draft, inode, request.source, zone)
     _make_way(draft, inode, directory, request, context)
     unlink(draft, inode, context, stays=True)
