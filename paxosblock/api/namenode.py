@@ -147,11 +147,17 @@ class MakeDirectories(msgspec.Struct, frozen=True):
     unmasked: Unmasked | None = None
 
 
+FILES_TOGETHER_MAX = 256
+"""Files that one request makes, or ends."""
+
+
 class FirstBlock(msgspec.Struct, frozen=True):
-    """The request for a file's first block; `window` and `host` are as in AddBlock."""
+    """The request for a file's first block; `window` and `host` are as in AddBlock. `size` is how
+    many bytes it will get, where that is known: 0 stands for as many as a block may have."""
 
     window: int
     host: str = ""
+    size: int = 0
 
 
 class CreateFile(msgspec.Struct, frozen=True):
@@ -188,6 +194,23 @@ class CreatedFile(msgspec.Struct, frozen=True):
 
     status: FileStatus
     first: BlockView | None = None
+
+
+class CreateFiles(msgspec.Struct, frozen=True):
+    """Make all files in one step, or none: each as by CreateFile, whose `once` counts for nothing.
+
+    `directory`, which must have a time to live, is made first, or lives on for that time.
+    """
+
+    files: tuple[CreateFile, ...]
+    directory: MakeDirectories | None = None
+    once: Once | None = None
+
+
+class CreatedFiles(msgspec.Struct, frozen=True):
+    """The files that were made, in the order of the request."""
+
+    files: tuple[CreatedFile, ...]
 
 
 class AppendFile(msgspec.Struct, frozen=True):
@@ -327,7 +350,8 @@ class Transact(msgspec.Struct, frozen=True):
     have all bits that such can have, less those of the `umask`.
 
     `close` ends the writing of a file in the same step, before the first operation, which finds it
-    closed: the answer comes when its blocks are complete, as that of `CloseFile` does.
+    closed: the answer comes when its blocks are complete, as that of `CloseFile` does. `closes` are
+    further ones, for which earlier NameNodes refuse what names an open file.
     """
 
     operations: tuple[Operation, ...]
@@ -339,6 +363,12 @@ class Transact(msgspec.Struct, frozen=True):
     once: Once | None = None
     umask: int | None = None
     close: CloseFile | None = None
+    closes: tuple[CloseFile, ...] = ()
+
+    @property
+    def all_closes(self) -> tuple[CloseFile, ...]:
+        """Return what ends the writing of files, in order."""
+        return self.closes if self.close is None else (self.close, *self.closes)
 
 
 class ApplicationRequest(msgspec.Struct, frozen=True):
@@ -503,6 +533,7 @@ class BadReplica(msgspec.Struct, frozen=True):
 
 MKDIRS = Method("mkdirs", MakeDirectories, FileStatus)
 CREATE = Method("create", CreateFile, CreatedFile)
+CREATE_FILES = Method("create_files", CreateFiles, CreatedFiles)
 APPEND = Method("append", AppendFile, Appendable)
 STAT = Method("stat", PathRequest, FileStatus, any_namenode=True)
 LIST = Method("list", ListDirectory, Listing, any_namenode=True)

@@ -53,7 +53,7 @@ from paxosblock.api.watching import NameChange
 from paxosblock.base.acl_entries import Acl, AclEntry, acl_of, parse_acl
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
-from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter, durability_of
+from paxosblock.client.block_verbs import AsyncBlockVerbs, BlocksWriter
 from paxosblock.client.copies.copy_calls import AsyncCopies
 from paxosblock.client.names.as_of import When, as_of
 from paxosblock.client.names.below import below_at_once, content_summaries, content_summary
@@ -72,10 +72,11 @@ from paxosblock.client.reading.length import (
     readable_file,
 )
 from paxosblock.client.reading.locations import BlockLocation, locations
-from paxosblock.client.session.shared_session import SharedSession
+from paxosblock.client.session.lease_keeper import new_writer
+from paxosblock.client.session.shared_session import SharedSession, durability_of
 from paxosblock.config import ClientConfig, load_config, with_settings
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
-from paxosblock.protocol.types import Durability, WriterId
+from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
     from paxosblock.client.writing.file_writer import AsyncFileWriter
@@ -876,11 +877,6 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
         window = self.config.window if window is None else window
         check_sizes(block_size, chunk_size, window)
         return block_size, chunk_size, window
-
-
-def new_writer() -> WriterId:
-    """Return the name of one instance of a writer, never reused."""
-    return WriterId(uuid.uuid4().hex)
 
 
 def check_sizes(block_size: int, chunk_size: int, window: int) -> None:

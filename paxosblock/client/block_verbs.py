@@ -23,7 +23,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.client.check import BlockCheck, check_block
 from paxosblock.client.datanode_verbs import AsyncDataNode
-from paxosblock.client.session.shared_session import SharedSession
+from paxosblock.client.session.shared_session import SharedSession, durability_of
 from paxosblock.errors import (
     InvalidRequestError,
     Outcome,
@@ -182,11 +182,3 @@ class BlocksWriter:
 
     def _roll(self, block: BlockId) -> None:
         """There is no next block."""
-
-
-def durability_of(name: Durability | str) -> Durability:
-    """Return the durability called `name`. Raises InvalidRequestError when there is none."""
-    try:
-        return Durability(name)
-    except ValueError:
-        raise InvalidRequestError(f"durability {name!r}: write 'disk' or 'memory'") from None

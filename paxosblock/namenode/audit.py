@@ -123,9 +123,15 @@ of_close: Final = of_file("completeFile")
 """Finds the change of a request that closes a file, by itself or with a transaction."""
 
 
+def of_files_made(request: api.CreateFiles) -> Deeds:
+    """Return what the making of many files changes: each as if it was made by itself."""
+    made = () if request.directory is None else (Deed("mkdirs", request.directory.path),)
+    return (*made, *(Deed("create", each.path) for each in request.files))
+
+
 def of_transaction(request: api.Transact) -> Deeds:
-    """Return what a transaction changes: the file that it closes, then by its operations."""
-    closed = () if request.close is None else of_close(request.close)
+    """Return what a transaction changes: the files that it closes, then by its operations."""
+    closed = [deed for each in request.all_closes for deed in of_close(each)]
     deeds = (deed for each in request.operations if (deed := deed_of(each)) is not None)
     return (*closed, *deeds)
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 import enum
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Raw
+from msgspec.structs import astuple
 
 from paxosblock.api import (
     care,
@@ -89,6 +91,7 @@ from paxosblock.namenode.rights import (
     of_block_writer,
     of_superuser,
     of_writer,
+    of_writers,
 )
 from paxosblock.net.calls.call_server import RpcRouter
 from paxosblock.net.port.caller import CALLER, HERE, UNTOLD, CallerRole
@@ -393,12 +396,13 @@ def _concat(draft: Draft, request: api.ConcatFiles, context: Context) -> Slices[
 
 def _done_by(operations: tuple[Operation, ...]) -> str:
     """Return what a transaction changes, for a line of the log: its first changes."""
-    deeds = [deed for each in operations if (deed := audit.deed_of(each)) is not None]
-    told = "; ".join(
-        " ".join(filter(None, (deed.command, deed.source, deed.destination)))
-        for deed in deeds[:DEEDS_TOLD]
-    )
-    return f"{told}; ..." if len(deeds) > DEEDS_TOLD else told
+    deeds = (deed for each in operations if (deed := audit.deed_of(each)) is not None)
+    return _first_of(" ".join(filter(None, astuple(deed))) for deed in deeds)
+
+
+def _first_of(told: Iterable[str]) -> str:
+    first = list(islice(told, DEEDS_TOLD + 1))
+    return "; ".join([*first[:DEEDS_TOLD], "..."] if len(first) > DEEDS_TOLD else first)
 
 
 def _block_added(request: api.AddBlock) -> Deeds:
@@ -448,6 +452,19 @@ CALLS: Final = (
             "writer": request.writer,
             "block": made.first.record.block if made.first else None,
             "members": ",".join(made.first.record.members) if made.first else None,
+        },
+        level=logging.DEBUG,
+        at_once=True,
+    ),
+    handled(
+        api.CREATE_FILES,
+        handlers.create_files,
+        check=checks.check_create_files,
+        deeds=audit.of_files_made,
+        log=lambda request, made: {
+            "files": len(made.files),
+            "first": request.files[0].path,
+            "blocks": sum(each.first is not None for each in made.files),
         },
         level=logging.DEBUG,
         at_once=True,
@@ -596,11 +613,11 @@ CALLS: Final = (
         api.TRANSACT,
         handlers.transact,
         check=checks.check_transact,
-        may=of_writer(lambda request: request.close.file_id if request.close else api.NO_FILE),
+        may=of_writers,
         deeds=audit.of_transaction,
         log=lambda request, outcome: {
             "did": _done_by(request.operations),
-            "closed": request.close.file_id if request.close else None,
+            "closed": _first_of(str(each.file_id) for each in request.all_closes) or None,
             "operations": len(request.operations),
             "application": request.application.app_id if request.application else None,
             "version": outcome.version,

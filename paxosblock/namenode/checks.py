@@ -12,12 +12,14 @@ from paxosblock.api.lease_call import (
     RecoverLease,
 )
 from paxosblock.api.namenode import (
+    FILES_TOGETHER_MAX,
     NO_FILE,
     AddBlock,
     ApplicationRequest,
     ApplicationVersion,
     BadReplica,
     CreateFile,
+    CreateFiles,
     FinalizeBlock,
     MakeDirectories,
     ReopenBlock,
@@ -98,6 +100,23 @@ def check_create(request: CreateFile) -> None:
         _check_window(request.first.window)
 
 
+def check_create_files(request: CreateFiles) -> None:
+    """Raise InvalidRequestError when files cannot be made together like this."""
+    _check_files_together(len(request.files), 1)
+    for each in request.files:
+        check_create(each)
+    if request.directory is not None:
+        _demand(request.directory.ttl_s is not None, "the directory has no time to live")
+        check_directory(request.directory)
+
+
+def _check_files_together(count: int, least: int) -> None:
+    _demand(
+        least <= count <= FILES_TOGETHER_MAX,
+        f"a request about {count} files: {least} to {FILES_TOGETHER_MAX}",
+    )
+
+
 def check_directory(request: MakeDirectories) -> None:
     """Raise InvalidRequestError when a directory cannot be made like this."""
     _check_bits(request)
@@ -113,6 +132,7 @@ def check_transact(request: Transact) -> None:
         1 <= count <= OPERATIONS_MAX,
         f"a transaction of {count} operations: 1 to {OPERATIONS_MAX}",
     )
+    _check_files_together(len(request.all_closes), 0)
     names = new_inodes(request.operations)
     _demand(
         names <= NAMES_MADE_MAX,

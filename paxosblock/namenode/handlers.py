@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 
 import msgspec
 
@@ -13,6 +14,7 @@ from paxosblock.api.file_pages import FileView, GetFile
 from paxosblock.api.lease_call import LeaseRecovery, RecoverLease
 from paxosblock.api.methods import Done
 from paxosblock.api.namenode import (
+    NO_BLOCK,
     NO_FILE,
     AddBlock,
     Appendable,
@@ -22,7 +24,9 @@ from paxosblock.api.namenode import (
     BlockView,
     CloseFile,
     CreatedFile,
+    CreatedFiles,
     CreateFile,
+    CreateFiles,
     DeleteBlock,
     Deletion,
     FileStatus,
@@ -61,31 +65,54 @@ from paxosblock.namenode.catalog import creating, transactions
 from paxosblock.namenode.catalog.blocks import Closed
 from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.changes import Decided
-from paxosblock.namenode.catalog.creating import Made, Placed
+from paxosblock.namenode.catalog.creating import Made, MadeTogether, Placed
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.net.port.caller import CALLER
-from paxosblock.protocol.types import NO_WRITER, BlockState, StorageId, WriterId
+from paxosblock.protocol.types import NO_WRITER, BlockId, BlockState, StorageId, WriterId
 
 # --- namespace -------------------------------------------------------------------------------
 
 
 async def create(node: NameNode, request: CreateFile) -> CreatedFile:
     """Make a file, start its writer's lease, and place the block that it begins with."""
-    placed = None if request.first is None else await _placed_first(node, request, request.first)
+    (placed,) = await _placed_first(node, (request,))
     decision, ids = in_one(partial(creating.create, placed=placed)), len(paths.split(request.path))
     made = (await node.catalog.decide(Made, decision, request, ids, once=request.once)).value
+    return _begun(node, request, made)
+
+
+async def create_files(node: NameNode, request: CreateFiles) -> CreatedFiles:
+    """Make files as `create` does, all in one step."""
+    decision = partial(creating.create_all, placed=await _placed_first(node, request.files))
+    made_paths = [each.path for each in request.files]
+    if request.directory is not None:
+        made_paths.append(request.directory.path)
+    ids = sum(len(paths.split(path)) for path in made_paths)
+    made = await node.catalog.decide(MadeTogether, decision, request, ids, once=request.once)
+    pairs = zip(request.files, made.value.files, strict=True)
+    return CreatedFiles(tuple(_begun(node, each, file) for each, file in pairs))
+
+
+def _begun(node: NameNode, request: CreateFile, made: Made) -> CreatedFile:
+    """Start the lease of a file that was made, and show the file to its writer."""
     node.leases.open(request.writer, made.status.file_id, node.clock_s(), CALLER.get())
     if request.overwrite:
         node.housekeeper.garbage_waits()
     if made.first is None:
         return CreatedFile(made.status)
     first = made.first.record
-    node.datanodes.note_placed(first.block, first.members, made.status.block_size)
+    node.datanodes.note_placed(first.block, first.members, _room_for_first(request))
     return CreatedFile(made.status, node.views.block(made.first, to_writer=True))
+
+
+def _room_for_first(request: CreateFile) -> int:
+    """Return how many bytes the first block of a file may get."""
+    known = 0 if request.first is None else request.first.size
+    return min(known or request.block_size, request.block_size)
 
 
 async def append(node: NameNode, request: AppendFile) -> Appendable:
@@ -96,7 +123,7 @@ async def append(node: NameNode, request: AppendFile) -> Appendable:
 
 
 async def transact(node: NameNode, request: Transact) -> Decided[TransactionOutcome]:
-    """Apply the operations in one step, after asking holders if they cut blocks; a file is closed
+    """Apply the operations in one step, after asking holders if they cut blocks; files are closed
     in the same step."""
     closed: list[Closed] = []
 
@@ -110,14 +137,14 @@ async def transact(node: NameNode, request: Transact) -> Decided[TransactionOutc
             TransactionOutcome, decision, request, ids, once=request.once, boundaries=boundaries
         )
 
-    if request.close is not None:
-        _check_close(node, request.close)
-        await node.closer.prepare(request.close)
+    for each in request.all_closes:
+        _check_close(node, each)
+        await node.closer.prepare(each)
     outcome = await node.cutter.decide(decide)
     node.housekeeper.garbage_waits()
-    if request.close is not None:
-        with in_doubt():
-            await node.closer.finish(request.close, closed[0] if closed else None)
+    with in_doubt():
+        for each, done in zip_longest(request.all_closes, closed):
+            await node.closer.finish(each, done)
     return outcome
 
 
@@ -326,21 +353,32 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
     return msgspec.structs.replace(node.views.block(entry, to_writer=True), shortfall=missing)
 
 
-async def _placed_first(node: NameNode, request: CreateFile, first: FirstBlock) -> Placed | None:
-    """Choose members for a file's first block; None if there are too few: AddBlock explains."""
-    block = await node.catalog.next_block()
+async def _placed_first(node: NameNode, files: tuple[CreateFile, ...]) -> tuple[Placed | None, ...]:
+    """Choose members for the first block of each file that asks for one; None for a file that does
+    not, or if there are too few: AddBlock explains."""
+    blocks = [await node.catalog.next_block() if each.first else NO_BLOCK for each in files]
+    candidates = node.datanodes.candidates(node.clock_s())
+    pairs = zip(files, blocks, strict=True)
+    return tuple(
+        None if each.first is None else _placed(each, each.first, block, candidates)
+        for each, block in pairs
+    )
+
+
+def _placed(
+    request: CreateFile, first: FirstBlock, block: BlockId, candidates: tuple[Candidate, ...]
+) -> Placed | None:
     wish = Wish(
         replication=request.replication,
         min_replication=request.replication,
-        block_size=request.block_size,
+        block_size=_room_for_first(request),
         seed=block,
         writer_host=first.host,
     )
     try:
-        members = place(wish, node.datanodes.candidates(node.clock_s()))
+        return Placed(block, place(wish, candidates))
     except NoSpaceError:
         return None
-    return Placed(block, members)
 
 
 def _members(

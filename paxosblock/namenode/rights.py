@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from paxosblock.api.namenode import Transact
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import block_entry, inode_of
 from paxosblock.namenode.catalog.kept_blocks import kept_file
@@ -38,6 +39,12 @@ def of_writer(file_of: Callable[[Any], int]) -> May:
         blocks.check_may_write(view, file_of(request), actor)
 
     return may
+
+
+def of_writers(view: View, request: Transact, actor: Actor) -> None:
+    """Demand a user who may write each file that a transaction closes."""
+    for each in request.all_closes:
+        blocks.check_may_write(view, each.file_id, actor)
 
 
 def of_block_writer(view: View, request: Any, actor: Actor) -> None:

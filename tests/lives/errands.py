@@ -20,8 +20,10 @@ from paxosblock.api.status import (
 )
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
+from tests.lives.cluster import BLOCK_BYTES
 from tests.lives.users import File
 from tests.lives.world import World
+from tests.services.content import content, first_difference
 
 
 class Errand(Protocol):
@@ -71,6 +73,22 @@ async def _recover_lease(fs: AsyncClient, *, rng: random.Random, file: File | No
         await fs._session.namenodes.call(RECOVER_LEASE, RecoverLease(file.path))
 
 
+async def _put_many(fs: AsyncClient, *, rng: random.Random, file: File | None) -> None:
+    """Write small files together, over those that are there; each is whole, whatever fails."""
+    folder = f"/many/{rng.randrange(3)}"
+    wanted = {f"{folder}/{number}": rng.choice((0, 1, BLOCK_BYTES // 8)) for number in range(4)}
+    try:
+        await fs.put_many(
+            {path: content(path, 0, size) for path, size in wanted.items()}, overwrite=True
+        )
+    finally:
+        for each in await fs.ls(folder):
+            async with fs.open(each.path) as opened:
+                found = await opened.read()
+            assert len(found) in {0, 1, BLOCK_BYTES // 8}, f"{each.path}: {len(found)} bytes"
+            assert first_difference(each.path, 0, found) is None, each.path
+
+
 ERRANDS: Final[tuple[Errand, ...]] = (
     _make_directories,
     _change_owner,
@@ -78,6 +96,7 @@ ERRANDS: Final[tuple[Errand, ...]] = (
     _remember,
     _look,
     _recover_lease,
+    _put_many,
 )
 
 

@@ -372,6 +372,8 @@ class Life(Trouble):
                     await what(fs)
             except PaxosBlockError as error:
                 self.counts[f"admin refused {type(error).__name__}"] += 1
+            except AssertionError as error:
+                self.world.mistake(f"what an operator asked for is not so: {error}")
 
         self._admin.run(ask())
 

@@ -366,9 +366,12 @@ class TransactMachine(RuleBasedStateMachine):
     def transact(self, random: Random) -> None:
         """With a failure of the store before or after it applied, the request is sent again."""
         tree, refused = deepcopy(self.tree), False
-        close = self.some_close(random, tree)
-        if isinstance(close, Refused):
-            close, refused = close.wanted, True
+        closes: list[CloseFile] = []
+        for _ in range(random.choice([1, 1, 3])):
+            close = self.some_close(random, tree)
+            if isinstance(close, Refused):
+                close, refused = close.wanted, True
+            closes += () if close is None else (close,)
         operations: list[Operation] = []
         while len(operations) < random.randint(1, 6):
             operation, after = some_operation(random, tree), deepcopy(tree)
@@ -382,7 +385,7 @@ class TransactMachine(RuleBasedStateMachine):
                 tree = after
             operations.append(operation)
         fails = random.choice(["", "before", "after"])
-        self.apply(tuple(operations), close, None if refused else tree, fails)
+        self.apply(tuple(operations), tuple(closes), None if refused else tree, fails)
 
     def some_close(self, random: Random, tree: Tree) -> CloseFile | Refused | None:
         """The close of an open file, if there is one, which the model does."""
@@ -407,21 +410,23 @@ class TransactMachine(RuleBasedStateMachine):
     def apply(
         self,
         operations: tuple[Operation, ...],
-        close: CloseFile | None,
+        closes: tuple[CloseFile, ...],
         tree: Tree | None,
         fails: str,
     ) -> None:
         """`tree` is what the model makes of it; None: it refuses."""
         version = self.version + 1
         application = ApplicationVersion("app", version, f"attempt-{version}")
+        first = closes[0] if closes else None
         request = Transact(
-            operations, 3, 1 << 20, Durability.DISK, application=application, close=close
-        )
+            operations, 3, 1 << 20, Durability.DISK,
+            application=application, close=first, closes=closes[1:],
+        )  # fmt: skip
         outcome = self.send(request, fails)
         if tree is None:
-            assert outcome is None, f"done, although the model refuses: {close} {operations}"
+            assert outcome is None, f"done, although the model refuses: {closes} {operations}"
             return
-        assert outcome == TransactionOutcome(True, version), f"refused: {close} {operations}"
+        assert outcome == TransactionOutcome(True, version), f"refused: {closes} {operations}"
         self.tree, self.version = tree, version
 
     def send(self, request: Transact, fails: str) -> TransactionOutcome | None:

@@ -695,6 +695,56 @@ class Client(ClientBase):
         """Return the last applied version of an application, None when none is remembered."""
         return self._run(self._async.transaction_status, app_id)
 
+    def put_many(
+        self,
+        files: Mapping[str, Buffer]
+        | Mapping[os.PathLike[str], Buffer]
+        | Iterable[tuple[AnyPath, Buffer]],
+        *,
+        overwrite: bool = False,
+        replication: int | None = None,
+        block_size: int | None = None,
+        durability: Durability | str | None = None,
+        chunk_size: int | None = None,
+        window: int | None = None,
+        permission: int = 0o666,
+        umask: int | None = None,
+        options: WriteOptions | None = None,
+    ) -> int:
+        """Write many small files, and the directories above them; return how many there were.
+
+        They are written in batches, a few at a time, of up to 24 files; a batch costs the NameNode
+        two changes, and all of its files appear under their names in one step. So each file is
+        there with all of its bytes or not at all, whatever fails.
+
+        Args:
+            files: the bytes of each, by its path; a path comes once. What yields them is asked for
+                more on the client's event loop when there is room: it must not call a `Client`.
+            overwrite: replace files that are there.
+
+            The rest is as for `create`.
+
+        Raises:
+            ExistsError: a file is there and `overwrite` is not set; none of its batch is published.
+            OutcomeUnknownError, DeadlineError: all files of a batch are published, or none.
+            PaxosBlockError: as `create`, the writer and `transact` raise it. After any error no
+                further batch begins, and `published` of its `details` counts the files that are
+                known to be published.
+        """
+        return self._run(
+            self._async.put_many,
+            files,
+            overwrite=overwrite,
+            replication=replication,
+            block_size=block_size,
+            durability=durability,
+            chunk_size=chunk_size,
+            window=window,
+            permission=permission,
+            umask=umask,
+            options=options,
+        )
+
     def upload(
         self,
         local: str | os.PathLike[str],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
+from paxosblock.base.checksum import Buffer
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.copies.copy_steps import (
@@ -16,15 +17,79 @@ from paxosblock.client.copies.copy_steps import (
     Sync,
 )
 from paxosblock.client.names.as_of import When, as_of
+from paxosblock.client.session.shared_session import durability_of
 from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
     from paxosblock.client.copies.cluster_place import CopyClient
     from paxosblock.client.copies.copy_run import CopyRun
+    from paxosblock.client.session.shared_session import SharedSession
 
 
 class AsyncCopies:
-    """The part of an `AsyncClient` that copies."""
+    """The part of an `AsyncClient` that copies, and writes whole files."""
+
+    _session: SharedSession
+
+    if TYPE_CHECKING:
+
+        def _sizes(
+            self, block_size: int | None, chunk_size: int | None, window: int | None
+        ) -> tuple[int, int, int]: ...
+
+    async def put_many(
+        self,
+        files: Mapping[str, Buffer]
+        | Mapping[os.PathLike[str], Buffer]
+        | Iterable[tuple[AnyPath, Buffer]],
+        *,
+        overwrite: bool = False,
+        replication: int | None = None,
+        block_size: int | None = None,
+        durability: Durability | str | None = None,
+        chunk_size: int | None = None,
+        window: int | None = None,
+        permission: int = 0o666,
+        umask: int | None = None,
+        options: WriteOptions | None = None,
+    ) -> int:
+        """Write many small files, and the directories above them; return how many there were.
+
+        They are written in batches, a few at a time, of up to 24 files; a batch costs the NameNode
+        two changes, and all of its files appear under their names in one step. So each file is
+        there with all of its bytes or not at all, whatever fails.
+
+        Args:
+            files: the bytes of each, by its path; a path comes once. What yields them is asked for
+                more on the client's event loop when there is room: it must not call a `Client`.
+            overwrite: replace files that are there.
+
+            The rest is as for `create`.
+
+        Raises:
+            ExistsError: a file is there and `overwrite` is not set; none of its batch is published.
+            OutcomeUnknownError, DeadlineError: all files of a batch are published, or none.
+            PaxosBlockError: as `create`, the writer and `transact` raise it. After any error no
+                further batch begins, and `published` of its `details` counts the files that are
+                known to be published.
+        """
+        from paxosblock.client.writing import many_files  # noqa: PLC0415 - for writers
+
+        config = self._session.config
+        sizes = self._sizes(block_size, chunk_size, window)
+        like = many_files.MadeLike(
+            overwrite,
+            config.replication if replication is None else replication,
+            sizes[0],
+            config.durability if durability is None else durability_of(durability),
+            *sizes[1:],
+            permission,
+            config.umask if umask is None else umask,
+            options,
+        )
+        pairs = files.items() if isinstance(files, Mapping) else files
+        named = ((text_of(path), content) for path, content in pairs)
+        return await many_files.put_many(self._session, named, like)
 
     async def upload(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 from weakref import WeakMethod
@@ -28,6 +29,11 @@ class _WeakCallbacks(NamedTuple):
     on_lost: WeakMethod[Callable[[], None]]
     open_block: WeakMethod[Callable[[], OpenBlock | None]]
     on_roll: WeakMethod[Callable[[BlockId], None]]
+
+
+def new_writer() -> WriterId:
+    """Return the name of one instance of a writer, never reused."""
+    return WriterId(uuid.uuid4().hex)
 
 
 class LeaseKeeper:

@@ -14,8 +14,10 @@ from paxosblock.client.session.retried_task import RunningTasks
 from paxosblock.client.session.transport import DataConnections
 from paxosblock.client.session.watched import WritingConnections
 from paxosblock.config import ClientConfig
+from paxosblock.errors import InvalidRequestError
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access
+from paxosblock.protocol.types import Durability
 
 
 @dataclass(slots=True)
@@ -83,3 +85,11 @@ class SharedSession:
         self.namenodes.close()
         for part in (self.leases, self.tending, self.writing, self.reading, self.lent, self.rpc):
             await part.close()
+
+
+def durability_of(name: Durability | str) -> Durability:
+    """Return the durability called `name`. Raises InvalidRequestError when there is none."""
+    try:
+        return Durability(name)
+    except ValueError:
+        raise InvalidRequestError(f"durability {name!r}: write 'disk' or 'memory'") from None

@@ -9,10 +9,11 @@ depend on when the application writes again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -278,9 +279,6 @@ class AsyncFileWriter:
                 return
             try:
                 self._check_usable()
-                self._closing = True
-                if self._buffer:
-                    self._enqueue(self._buffer.take())
                 await self._close_file(await self._last_ending(), then)
             finally:
                 self._release()
@@ -305,6 +303,18 @@ class AsyncFileWriter:
             finally:
                 self._release()
 
+    @contextlib.asynccontextmanager
+    async def _to_be_closed(self, rest: Buffer) -> AsyncIterator[CloseFile]:
+        try:
+            await self.write(rest)
+            async with self._lock:
+                self._check_usable()
+                last = await self._last_ending()
+                yield replace(self._end(last), size=self._cut_bytes)
+                self._note_end(last, replace(self.status, open=False, size=self._cut_bytes))
+        finally:
+            self._release()
+
     def _check_usable(self) -> None:
         if self._closed:
             raise InvalidRequestError(f"'{self.status.path}': the file is closed")
@@ -321,14 +331,23 @@ class AsyncFileWriter:
 
     async def _close_file(self, last: Ending | None, then: Sequence[Operation] = ()) -> None:
         """End the lease and the `last` block; the NameNode answers when every one is complete."""
-        block, ends = last or (None, None)
-        request = CloseFile(self.status.file_id, self._writer, ends, self._next.unsent)
+        request = self._end(last)
         if then:  # what says that a file is another's may be about one that these name
-            status = self.status = await self._closed_with(request, then)
+            status = await self._closed_with(request, then)
         else:
             call = self._session.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
-            status = self.status = await self._fence.guard(call)
-        if block is not None:
+            status = await self._fence.guard(call)
+        self._note_end(last, status)
+
+    def _end(self, last: Ending | None) -> CloseFile:
+        ends = None if last is None else last[1]
+        return CloseFile(self.status.file_id, self._writer, ends, self._next.unsent)
+
+    def _note_end(self, last: Ending | None, status: FileStatus) -> None:
+        """Note the `status` that the file was closed with, together with its `last` block."""
+        self.status = status
+        if last is not None:
+            block, _ = last
             block.closed()
             self._note_closed(block)
             self._block = None
@@ -501,6 +520,9 @@ class AsyncFileWriter:
 
         The only chunk of a file goes into the block that was made with the file, if that works.
         """
+        self._closing = True
+        if self._buffer:
+            self._enqueue(self._buffer.take())
         if len(self._pending) == 1:
             whole = await self._next.written_whole(self._pending[0], self._block_failed)
             if whole is not None:
@@ -618,3 +640,17 @@ class AsyncFileWriter:
         if block.sent:
             self._exclusions.forgive(block.members)
             self._ledger.reached(block)
+
+
+def closing(
+    writer: AsyncFileWriter, rest: Buffer
+) -> contextlib.AbstractAsyncContextManager[CloseFile]:
+    """Write the `rest` of a file, flush, and give the request that closes it, which the body of
+    `async with` sends with others in a transaction. The file is released at the end, as by `close`.
+
+    Nothing else may be done with the file meanwhile.
+
+    Raises: as `AsyncFileWriter.write`; CorruptionError if the file was not closed with all that was
+        acknowledged.
+    """
+    return writer._to_be_closed(rest)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paxosblock.api.namenode import NO_BLOCK, CreateFile, FileStatus
+from paxosblock.api.namenode import NO_BLOCK, CreateFile, CreateFiles, FileStatus
 from paxosblock.namenode.catalog import namespace, quotas, reserving, tree
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize
@@ -27,6 +28,31 @@ class Made:
 
     status: FileStatus
     first: BlockEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class MadeTogether:
+    """Files that one change made, in the order of the request."""
+
+    files: tuple[Made, ...]
+
+
+def create_all(
+    draft: Draft, request: CreateFiles, context: Context, placed: Sequence[Placed | None]
+) -> Slices[MadeTogether]:
+    """Make files, each as `create` does with the block that is `placed` for it; all or none.
+
+    Raises:
+        PaxosBlockError: as `namespace.make_directories` for the directory, as `create` for a file.
+    """
+    if request.directory is not None:
+        namespace.check_names_may_change(draft)
+        namespace.make_directories(draft, request.directory, context)
+    made: list[Made] = []
+    for each, place in zip(request.files, placed, strict=True):
+        made.append(create(draft, each, context, place))
+        yield
+    return MadeTogether(tuple(made))
 
 
 def create(draft: Draft, request: CreateFile, context: Context, placed: Placed | None) -> Made:

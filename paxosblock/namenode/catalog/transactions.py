@@ -71,12 +71,12 @@ def transact(
 ) -> Slices[TransactionOutcome]:
     """Decide all operations of a request, or find that its version was applied before.
 
-    `on_closed` is called with the file that the request closes.
+    `on_closed` is called with each file that the request closes.
 
     Raises:
         SafeModeError: an operator entered safe mode.
         PaxosBlockError: the first operation that cannot be done raises it; its text says which. Or
-            the file cannot be closed: as `blocks.close`.
+            a file cannot be closed: as `blocks.close`.
     """
     namespace.check_names_may_change(draft)
     application = request.application
@@ -125,9 +125,10 @@ class _TransactionRun:
         self._blocks_left = BLOCKS_MOVED_MAX
 
     def all(self, on_closed: Callable[[Closed], None]) -> Slices[None]:
-        operations, wanted = self._request.operations, self._request.close
-        if wanted is not None:
+        operations = self._request.operations
+        for wanted in self._request.all_closes:
             on_closed(blocks.close(self._draft, wanted, self._context.now_ms))
+            yield
         for number, operation in enumerate(operations, 1):
             try:
                 yield from self._one(operation)
