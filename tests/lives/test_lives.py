@@ -9,8 +9,9 @@ import pytest
 from tests.lives.life import Kind, Outcome, live
 from tests.lives.planted_faults import FAULTS, planted
 
-SEEDS = (32, 22, 10, 12, 8, 17, 6, 2, 14, 4, 3, 1, 5, 7, 27)
-"""The slice begins with these lives, and ends with the first after which all has happened."""
+SEEDS = (9, 11, 17, 40, 32, 22, 10, 12, 8, 6, 2, 14, 4, 3, 1, 5, 7, 27)
+"""The slice begins with these lives, and ends with the first after which all has happened: the four
+shortest of the first forty in which it does."""
 HAPPENS = (
     "machine lost",
     "machine added",
