@@ -48,7 +48,7 @@ class LineForm(enum.Enum):
 JOURNAL_VARIABLE: Final = "JOURNAL_STREAM"
 """By it systemd names the device and inode of the journal's end of standard error."""
 GATHER_S: Final = 0.02
-"""Lines of this many seconds are written together."""
+"""Lines of this many seconds are written together, unless a handler says otherwise."""
 LINES_MAX: Final = 100_000
 """Lines that wait to be written."""
 
@@ -237,11 +237,14 @@ class BatchHandler(logging.Handler):
     disk that was full.
     """
 
-    def __init__(self, stream: TextOutput, asked: Asked | None = None) -> None:
+    def __init__(
+        self, stream: TextOutput, asked: Asked | None = None, *, gather_s: float = GATHER_S
+    ) -> None:
         """Write to `stream`, which stays open when this closes, beside each line what `asked` tells
-        where it is logged.
+        where it is logged; the lines of `gather_s` seconds are written together.
         """
         super().__init__()
+        self._gather_s = gather_s
         self._stream, self._asked = stream, asked
         self._lost, self._why_lost = 0, ""
         self._waiting: list[logging.LogRecord] = []
@@ -260,7 +263,7 @@ class BatchHandler(logging.Handler):
         return passes
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a line, which is written within `GATHER_S` or so."""
+        """Take a line, which is written within `gather_s` or so."""
         if len(self._waiting) >= LINES_MAX:
             self._dropped += 1
             return
@@ -318,7 +321,7 @@ class BatchHandler(logging.Handler):
     def _write(self) -> None:
         while not self._closing.is_set():
             self._some.wait()
-            self._closing.wait(GATHER_S)
+            self._closing.wait(self._gather_s)
             self._some.clear()
             self.flush()
         self.flush()
