@@ -358,10 +358,13 @@ def _pauses(stream: BinaryIO) -> bool:
 
 
 @click.command(cls=Verb)
+@click.option("-n", "new_block", is_flag=True, help="Go on in a new block.")
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
 @click.argument("destination", metavar="PATH")
 @click.pass_obj
-def append(invocation: Invocation, sources: tuple[str, ...], destination: str) -> None:
+def append(
+    invocation: Invocation, *, new_block: bool, sources: tuple[str, ...], destination: str
+) -> None:
     """Add local files to the end of a file; - is standard input.
 
     \b
@@ -372,7 +375,7 @@ def append(invocation: Invocation, sources: tuple[str, ...], destination: str) -
     what was written until then stays. Prints nothing when it is done.
     """
     path = the_one_that_may_be_made(invocation, destination)
-    with _opened_at_end(invocation.client, path) as out:
+    with _opened_at_end(invocation.client, path, new_block) as out:
 
         def copy(source: str) -> None:
             start = out.tell()
@@ -390,10 +393,10 @@ def append(invocation: Invocation, sources: tuple[str, ...], destination: str) -
         invocation.for_each(sources, copy)
 
 
-def _opened_at_end(client: Client, path: str) -> FileWriter:
+def _opened_at_end(client: Client, path: str, new_block: bool) -> FileWriter:
     """Open the file at its end, or make a new one; as hdfs does."""
     try:
-        return client.append(path)
+        return client.append(path, new_block=new_block)
     except NotFoundError:
         return client.create(path, parent_must_exist=True)
 
@@ -556,10 +559,11 @@ def _merged(local: str) -> Iterator[BinaryIO]:
 
 
 @click.command(cls=Verb)
+@click.option("-ignoreCrc", "_ignore", is_flag=True, help="Accepted: bytes are always checked.")
 @AT
 @click.argument("paths", nargs=-1, required=True)
 @click.pass_obj
-def cat(invocation: Invocation, *, paths: tuple[str, ...]) -> None:
+def cat(invocation: Invocation, *, _ignore: bool, paths: tuple[str, ...]) -> None:
     """Write files to standard output, one after the other.
 
     \b

@@ -154,6 +154,7 @@ def for_each_path(
 @click.option("-t", "by_time", is_flag=True, help="Newest first.")
 @click.option("-S", "by_size", is_flag=True, help="Largest first.")
 @click.option("-r", "reverse", is_flag=True, help="Reverse the order.")
+@click.option("-q", "printable", is_flag=True, help="Show ? for signs that cannot be printed.")
 @AT
 @click.argument("paths", nargs=-1)
 @click.pass_obj
@@ -167,6 +168,7 @@ def ls(
     by_time: bool,
     by_size: bool,
     reverse: bool,
+    printable: bool,
     paths: tuple[str, ...],
 ) -> None:
     """List a directory (default: /), or show a file.
@@ -181,31 +183,36 @@ def ls(
     """
     key = _order(by_time, by_size)
 
+    def print_entries(entries: list[FileStatus]) -> None:
+        _print_entries(invocation, entries, human, only_paths, printable)
+
     def order(entries: list[FileStatus]) -> list[FileStatus]:
         return sorted(entries, key=key, reverse=reverse)
 
     def show(path: str) -> None:
         status = status_of(invocation, path)
         if status.kind is Kind.FILE or itself:
-            return _print_entries(invocation, [status], human, only_paths)
+            return print_entries([status])
         if recursive:
             for entry in walked(invocation, path, order):
-                _print_entries(invocation, [entry], human, only_paths)
+                print_entries([entry])
             return None
         entries = order(list_all(invocation, path))
         if entries and not only_paths:
             invocation.say(f"Found {len(entries)} items")
-        return _print_entries(invocation, entries, human, only_paths)
+        return print_entries(entries)
 
     for_each_path(invocation, paths or (ROOT,), show)
 
 
-def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[float, str]]:
+def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], float | str]:
+    """Return what entries, which come in order of name, are sorted by: those that are alike stay
+    so, as in hdfs, in a reverse order, too."""
     if by_size:
-        return lambda entry: (-entry.size, entry.path)
+        return lambda entry: -entry.size
     if by_time:
-        return lambda entry: (-entry.modified_s, entry.path)
-    return lambda entry: (0, entry.path)
+        return lambda entry: -entry.modified_s
+    return lambda entry: entry.path
 
 
 def walked(
@@ -230,17 +237,26 @@ def list_all(invocation: Invocation, path: str) -> list[FileStatus]:
 
 
 def _print_entries(
-    invocation: Invocation, entries: list[FileStatus], human: bool, only_paths: bool
+    invocation: Invocation,
+    entries: list[FileStatus],
+    human: bool,
+    only_paths: bool,
+    printable: bool,
 ) -> None:
+
+    def say(line: str) -> None:
+        shown = (each if each.isprintable() else "?" for each in line)
+        invocation.say("".join(shown) if printable else line)
+
     if invocation.json:
         for entry in entries:
             invocation.tell(entry)
     elif only_paths:
         for entry in entries:
-            invocation.say(entry.path)
+            say(entry.path)
     else:
         for line in listing(entries, human):
-            invocation.say(line)
+            say(line)
 
 
 def listing(entries: list[FileStatus], human: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paxosblock import Client
+from paxosblock.host.user import claimed_user
 from tests.gateway.gateways import RunningGateway
-from tests.spark.test_webhdfs import Shell, fs, gateway, home, our_shell, shell
+from tests.spark.test_webhdfs import Shell, fs, gateway, home, our_shell, shell, shell_at
 
 __all__ = ["fs", "gateway", "home", "our_shell", "shell"]
 pytestmark = pytest.mark.plain("its subject is the wire of WebHDFS, and a gateway speaks no TLS")
@@ -64,6 +66,9 @@ CHANGED = (
     "-touchz {d}/z {d}/a",
     "-touch -c {d}/no",
     "-touch -t 20240102:030405 {d}/a",
+    "-touch -c -t 20240102:030405 {d}/no",
+    "-touch -m -t 20240102:030406 {d}/new",
+    "-touchz {d}",
     "-rmdir {d} {d}/a {d}/no",
     "-rmdir --ignore-fail-on-non-empty {d}",
     "-setrep 2 {d}/a",
@@ -72,7 +77,12 @@ CHANGED = (
     "-getfattr -n user.x {d}/a",
     "-mkdir {d}/x/y",
     "-mkdir -p {d}/x/y",
-    "-stat '%n %y %o %r' {d}/a {d}/z",
+    "-stat '%n %y %o %r' {d}/a {d}/z {d}/new",
+    "-ls -C -t {d}",
+    "-ls -q {d}",
+    "-cat -ignoreCrc {d}/a",
+    "-ls -C -S -r {d}",
+    "-rm {d}/new",
     "-put {l}/one {d}/p",
     "-put {l}/one {d}/p",
     "-put {l}/none {d}/p2",
@@ -103,6 +113,8 @@ CHANGED = (
     "-checksum {d}/one",
     "-setfattr -x user.x {d}/a",
     "-getfattr -d {d}/a",
+    "-appendToFile -n {l}/two {d}/one",
+    "-cat {d}/one",
     "-find {d} -name '?ne'",
     "-du {d}/one",
     "-ls -C -R {d}",
@@ -196,3 +208,75 @@ def test_a_comparison_of_snapshots_is_that_of_hadoop(
         assert told == (0, f"{theirs}\n")
     fs.delete_snapshot(home, "one")
     fs.delete_snapshot(home, "two")
+
+
+def test_df_shows_the_room_as_the_shell_of_hadoop_does(shell: Shell, our_shell: Shell) -> None:
+    """But for the address, which is the gateway's there: the heads, size and what others left may
+    change meanwhile."""
+    for line in ("-df /", "-df -h /"):
+        (code, told), (our_code, our_words) = shell(line), our_shell(line)
+        heads, room = (row.split() for row in told.splitlines())
+        our_heads, our_room = (row.split() for row in our_words.splitlines())
+        assert (our_code, our_heads, len(our_room)) == (code, heads, len(room))
+        units = 3 if "-h" in line else 1
+        assert our_room[1:units] == room[1:units]
+    (code, told), (our_code, our_words) = shell("-df /none"), our_shell("-df /none")
+    assert (our_code, our_words.lower()) == (code, told.replace("`", "'").lower())
+
+
+NOT_TAKEN = {
+    "count": {"-s"},
+    "expunge": {"-fs"},
+    "ls": {"-e", "-u"},
+    "rm": {"-safely"},
+}
+"""Flags of Hadoop's shell that ours refuses: docs/departures.md says why."""
+
+
+def test_usage_has_the_verbs_and_flags_of_the_shell_of_hadoop(
+    shell: Shell, our_shell: Shell
+) -> None:
+    usages = re.findall(r"^\t\[-(\w+)(.*)\]$", shell("-usage")[1], re.MULTILINE)
+    assert len(usages) > 40
+    refused = {}
+    for verb, theirs in usages:
+        (code, ours), (help_code, text) = our_shell(f"-usage {verb}"), our_shell(f"-help {verb}")
+        assert (code, help_code) == (0, 0)
+        assert f"fs {verb} " in text
+        letters = [f"-{each}" for each in re.sub(r".*-\[(\w+)\].*|.*", r"\1", theirs)]
+        wanted = {*re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", theirs), *letters}
+        if missing := wanted - set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", ours + text)):
+            refused[verb] = missing
+    assert refused == NOT_TAKEN
+    for line in ("-usage frob", "-help frob"):
+        assert "Unknown command" in shell(line)[1]
+        assert "Unknown command" in our_shell(line)[1]
+
+
+def test_a_trash_is_filled_and_emptied_as_by_the_shell_of_hadoop(
+    spark: SparkSession,
+    our_shell: Shell,
+    *,
+    gateway: RunningGateway,
+    fs: Client,
+    home: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each shell deletes a file of the same name twice, and makes a checkpoint of the trash. What
+    Hadoop's says of it goes to its log."""
+    settings = {"fs.defaultFS": f"webhdfs://{gateway.address}", "fs.trash.interval": "60"}
+    theirs = shell_at(spark, settings)
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_TRASH_INTERVAL", "60min")
+    trash = f"/user/{claimed_user()}/.Trash"
+    told = []
+    for run in (theirs, our_shell):
+        lines = []
+        for line in (f"-rm {home}/a", f"-rm {home}/a", f"-rm -skipTrash {home}/b", "-expunge"):
+            for name in "ab":
+                fs.create(f"{home}/{name}", overwrite=True).close()
+            code, words = run(line)
+            lines.append((code, like_ours(words, gateway) if "skip" in line else ""))
+        found = [entry.path.removeprefix(trash) for entry in fs.walk(trash)]
+        told.append((lines, [re.sub(r"\d{12,13}", "TIME", path) for path in found]))
+        fs.delete(trash, recursive=True)
+    assert told[0] == told[1]
