@@ -39,6 +39,8 @@ class File:
     """Its writer was told so: it has `sent` bytes."""
     rests: tuple[bytes, ...] = (b"",)
     """The bytes of files that were joined to it: one of these stands behind its own."""
+    tails: tuple[bytes, ...] = (b"",)
+    """All `rests` that it ever had, in the order in which it got them."""
     left: bool = False
     """Its writer is gone, and does not know what became of its last steps."""
     deleted: bool = False
@@ -219,6 +221,7 @@ class Users:
         (before,) = target.rests
         joined = before + content(source.path, 0, source.sent) + source.rests[0]
         target.rests = (before, joined)
+        target.tails += (joined,)
         with self._at_work(target):
             await fs.concat(target.path, [source.path])
         target.rests = (joined,)
@@ -278,7 +281,7 @@ class Users:
 
         Raises what the client does.
         """
-        at_least, closed, rests = file.acknowledged, file.closed, file.rests
+        at_least, closed, rests, known = file.acknowledged, file.closed, file.rests, len(file.tails)
         try:
             async with await fs.open(file.path) as opened:
                 data = await opened.read()
@@ -289,7 +292,7 @@ class Users:
         self.counts["bytes read"] += len(data)
         if file.of_the_past:
             return
-        possible = {*rests, *file.rests}
+        possible = {*rests, *file.rests, *file.tails[known:]}
         if b"" in possible and len(data) <= file.sent:  # what is joined may not be there yet
             self._check(file, data, at_least, closed=closed)
         elif data not in {content(file.path, 0, file.sent) + rest for rest in possible}:
