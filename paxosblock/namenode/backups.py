@@ -209,11 +209,12 @@ def begin(found: Backup, table: Table) -> None:
     revision = table.revision + 1
     now = keys.pack_number(wall_clock_ms())
     values = {keys.SAFE_MODE: now, keys.RESTORED: now} | ids.skipped(table)
-    # A reader of the backup has its keys of tokens, and it does not know what was revoked since.
+    # A reader of the backup has its keys, and it does not know what was revoked since. DataNodes
+    # have later keys of blocks than these, so they would refuse them; for new ones they wait.
     values[keys.TOKENS_AT] = now
     changes = {key: Versioned(value, revision) for key, value in values.items()}
     gone = {key: ABSENT for span in (keys.TOKENS, keys.REVOKED) for key, _ in table.scan(*span)}
-    gone |= {LIST_KEY: ABSENT, keys.TOKEN_KEYS: ABSENT}
+    gone |= {LIST_KEY: ABSENT, keys.TOKEN_KEYS: ABSENT, keys.BLOCK_KEYS: ABSENT}
     table.write(revision, {**changes, **gone}, FIRST_TERM)
     after = keys.BLOCKS[0]
     while page := tuple(islice(table.scan(after, keys.BLOCKS[1]), _BLOCKS_AT_ONCE)):

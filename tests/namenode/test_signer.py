@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,10 +15,15 @@ from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, Sto
 from paxosblock.config import NameNodeConfig
 from paxosblock.datanode.own_keys import OwnKeys
 from paxosblock.errors import AccessDeniedError, NotReadyError
+from paxosblock.host.disk import OsDisk
+from paxosblock.namenode.backups import Backup, begin
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.signer import Signer
 from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Generation, StorageId
+from tests.memory_table import MemoryTable, Place
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import ANN, BOB, MEMBERS, Scene, create_request, new_scene
 
@@ -132,19 +138,28 @@ async def test_a_shorter_interval_is_followed_at_once() -> None:
     assert leader.turn_s < 1.0
 
 
-async def test_keys_after_a_restored_backup_are_later_ones_to_a_datanode() -> None:
-    """The backup has none, or earlier ones."""
+async def test_a_datanode_waits_for_the_keys_of_a_cluster_that_was_brought_back(
+    tmp_path: Path,
+) -> None:
+    """It knows later ones than those in the backup, which it would refuse."""
     cluster = Cluster()
     leader = await cluster.namenode(1.0)
-    for _ in range(10):
+    saved, entry = dict[bytes, Versioned](), 0
+    for number in range(10):
         await leader.turn()
         cluster.now_s += 1.0
+        if number == 1:
+            view = cluster.store.view()
+            saved, entry = dict(view.scan(b"", b"")), view.revision
     cluster.beat(leader)
-    cluster.store = MemoryStore()
-    restored = await cluster.namenode(1.0)
+    table = MemoryTable(place=Place(OsDisk(), tmp_path))
+    table.write(entry, saved)
+    begin(Backup(entry, "cluster-1"), table)
+    cluster.store.machine = ReplicatedMachine(table)
     cluster.now_s += 5.0
+    restored = await cluster.namenode(1.0)
     await restored.turn()
-    with pytest.raises((AccessDeniedError, NotReadyError)):
+    with pytest.raises(NotReadyError):
         cluster.datanode.check(signed(restored))
     cluster.beat(restored)
     assert cluster.datanode.check(signed(restored))
