@@ -124,7 +124,7 @@ def report(invocation: Invocation) -> None:
     _say_of_blocks(invocation, seen)
     invocation.failures += bool(seen.replication.missing)
     leaves = {node.status.node: node for node in invocation.call(LEAVING, LeavingRequest()).nodes}
-    for datanode in seen.datanodes:
+    for datanode in sorted(seen.datanodes, key=lambda each: each.node):
         is_to = leaves.pop(datanode.node, None)
         plans = [] if is_to is None else [describe_progress(is_to)]
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"

@@ -15,7 +15,8 @@ from paxosblock.cli.main import run
 def test_the_last_line_of_the_report_is_the_page_and_the_others_are_as_before(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with LocalCluster(datanodes=1) as cluster, Client(cluster.url, replication=1) as fs:
+    with LocalCluster(datanodes=3) as cluster, Client(cluster.url, replication=1) as fs:
+        cluster.wait_registered()
         with fs.create("/a") as file:
             file.write(b"bytes")
         address = cluster.namenode.address
@@ -23,9 +24,10 @@ def test_the_last_line_of_the_report_is_the_page_and_the_others_are_as_before(
             page = json.load(answer)
         assert run(["admin", "report", "--json", "--namenodes", address]) == 0
         lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    namenode, datanode, report = lines
+    namenode, *datanodes, report = lines
     assert namenode.keys() == {"namenode", "standing", "behind"}
-    assert datanode["node"] == report["datanodes"][0]["node"]
+    assert [each["node"] for each in datanodes] == ["datanode-0", "datanode-1", "datanode-2"]
+    assert {each["node"] for each in report["datanodes"]} == {each["node"] for each in datanodes}
     assert report.keys() == page.keys()
     assert set(ClusterStatus.__struct_fields__) < report.keys()
     assert (report["files"], report["health"]["level"]) == (1, "healthy")
