@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
+from benchmarks.cases.namenodes import longest_turn_s
+from benchmarks.cases.watch import TURN_GOAL_MS
 from benchmarks.suite import Bench, case
 from paxosblock.base.units import GIB
 from paxosblock.client import AsyncClient
@@ -56,3 +59,40 @@ async def _all(paths: list[str], change: Callable[[str], Awaitable[object]]) -> 
             await change(path)
 
     await asyncio.gather(*(work() for _ in range(CLIENTS)))
+
+
+SIZES: Final = (10_000, 100_000, 1_000_000)
+
+
+@case("history", usual=False, room_bytes=2 * GIB)
+async def history(bench: Bench) -> None:
+    """How long do a deletion, undelete, a sum and a snapshot of many names take, with a history?
+
+    Directories are made in one that is deleted and undeleted. The longest turn of the NameNode's
+    loop is that of the sum.
+    """
+    cluster = await bench.cluster(settings={"namenode": {"history": "1d"}})
+    leader = await asyncio.to_thread(cluster.wait_leader)
+    async with AsyncClient(cluster.url, retry_for_s=120) as fs:
+        for count in bench.sizes(SIZES, SIZES[0], 64):
+            folder, at = f"{FOLDER}-{count}", (float(count), "names")
+            await _all([f"{folder}/{each % 100}/{each}" for each in range(count)], fs.mkdirs)
+            for number in bench.rounds:
+                timed = partial(_timed, bench, number, at)
+                await asyncio.to_thread(longest_turn_s, leader)
+                await timed("content_summary", fs.content_summary(folder))
+                turn_s = await asyncio.to_thread(longest_turn_s, leader)
+                what = "content_summary, longest turn of the NameNode's loop"
+                bench.emit(what, turn_s * 1e3, "ms", number, at=at, goal=TURN_GOAL_MS)
+                await timed("a snapshot", fs.create_snapshot(folder, "s"))
+                await fs.delete_snapshot(folder, "s")
+                await timed("delete", fs.delete(folder, recursive=True))
+                await timed("undelete", fs.undelete(folder))
+
+
+async def _timed(
+    bench: Bench, number: int, at: tuple[float, str], what: str, call: Awaitable[object]
+) -> None:
+    begun_s = time.perf_counter()
+    await call
+    bench.emit(what, (time.perf_counter() - begun_s) * 1e3, "ms", number, at=at)
