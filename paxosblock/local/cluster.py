@@ -314,9 +314,13 @@ class LocalCluster:
             shutil.rmtree(self.path, ignore_errors=True)
         return all(clean)
 
-    def status(self) -> ClusterStatus:
-        """Return the cluster as the leading NameNode sees it."""
-        asking = control.BlockingNameNodes(self.addresses, 5.0, access=self._access)
+    def status(self, retry_for_s: float = 30.0) -> ClusterStatus:
+        """Return the cluster as the leading NameNode sees it.
+
+        Raises:
+            UnavailableError: none answered for `retry_for_s` seconds; with 0 each is asked once.
+        """
+        asking = control.BlockingNameNodes(self.addresses, 5.0, retry_for_s, self._access)
         return asking.call(CLUSTER_STATUS, ClusterStatusRequest())
 
     def namenode_status(self, node: Node) -> NameNodeStatus | None:

@@ -106,7 +106,7 @@ def test_the_namenode_comes_back_and_hears_of_its_datanodes_again(cluster: Local
     address = cluster.namenode.address
     cluster.namenode.kill()
     with pytest.raises(UnavailableError, match=f"cannot connect to {address}"):
-        cluster.status()
+        cluster.status(retry_for_s=0)
     cluster.namenode.start()
     cluster.wait_registered()
     assert cluster.namenode.address == address
