@@ -63,14 +63,15 @@ async def replicas(bench: Bench) -> None:
 
 @case("small-files")
 async def small_files(bench: Bench) -> None:
-    """How many files of 4 KiB are written in a second, by 16 tasks?"""
+    """How many files of 4 KiB are written in a second, by 16 tasks, and by `put_many`?"""
     cluster = await bench.cluster()
     async with AsyncClient(cluster.url) as fs:
         await _write_small(fs, "/small/warm", "memory", bench.size(100, 1))
         for durability in DURABILITIES:
             for number in bench.rounds:
+                folder = f"/small/{durability}-{number}"
+                await _put_small(bench, fs, f"{folder}-together", durability, number)
                 async with bench.measured(cluster) as spent:
-                    folder = f"/small/{durability}-{number}"
                     times = await _write_small(fs, folder, durability, bench.size(1000, 4))
                 what = f"files of 4 KiB, {TASKS} tasks, durability {durability}"
                 facts: dict[str, Any] = {"clients": TASKS, "replicas": 3, "durability": durability}
@@ -79,6 +80,19 @@ async def small_files(bench: Bench) -> None:
                            per="file", **facts)  # fmt: skip
                 bench.emit_times(what, times, number, **facts)
         await fs.delete("/small", recursive=True)
+
+
+async def _put_small(
+    bench: Bench, fs: AsyncClient, folder: str, durability: str, number: int
+) -> None:
+    """Measure as many files that one task writes with `put_many`."""
+    piece, count = os.urandom(SMALL_BYTES), bench.size(1000, 4)
+    async with bench.measured(await bench.cluster()) as spent:
+        await fs.put_many(((f"{folder}/{each}", piece) for each in range(count)),
+                          durability=durability)  # fmt: skip
+    bench.emit(f"files of 4 KiB, put_many, durability {durability}", count / spent.elapsed_s, "/s",
+               number, processor_s=spent.per(count), per="file", clients=1, replicas=3,
+               durability=durability)  # fmt: skip
 
 
 async def _write_small(fs: AsyncClient, folder: str, durability: str, count: int) -> list[float]:

@@ -52,6 +52,20 @@ def test_what_was_written_in_pieces_is_read_at_any_position(
         assert file.read() == DATA[5:]
 
 
+def test_the_files_of_a_dict_are_written_together_and_replace_only_what_they_may(
+    fs: PaxosBlockFileSystem, home: str
+) -> None:
+    wanted = {f"{home}/few/{number:03}": DATA[:number] for number in range(60)}
+    fs.pipe(wanted, replication=2)
+    assert fs.cat(fs.find(f"{home}/few")) == wanted
+    assert fs.info(f"{home}/few/007")["replication"] == 2
+    with pytest.raises(FileExistsError):
+        fs.pipe({f"{home}/few/001": b"new", f"{home}/new": b"new"}, mode="create")
+    assert not fs.exists(f"{home}/new"), "which came with one that could not"
+    fs.pipe({f"{home}/few/001": b"new"})
+    assert fs.cat_file(f"{home}/few/001") == b"new"
+
+
 @pytest.mark.parametrize("cache_type", ["none", "readahead"])
 def test_a_file_being_read_has_the_names_that_fsspec_gives_it(
     fs: PaxosBlockFileSystem, home: str, cache_type: str

@@ -676,6 +676,20 @@ class PaxosBlockFileSystem(AsyncFileSystem):
                 raise each
         return found
 
+    async def _pipe(
+        self, path: Any, value: Any = None, batch_size: int | None = None, **kwargs: Any
+    ) -> None:
+        """Write whole files. Those of a dict, outside of a transaction, are written and published
+        many at a time (`Client.put_many`)."""
+        if isinstance(path, str) or self._intrans:
+            await super()._pipe(path, value, batch_size, **kwargs)
+            return
+        overwrite = _mode(kwargs.pop("mode", "overwrite")) is Publish.REPLACE
+        options = WriteOptions(**{name: kwargs.pop(name, None) for name in _POLICY})
+        named = {self.own_path(name): content for name, content in path.items()}
+        client = await self._client()
+        await client.put_many(named, overwrite=overwrite, options=options, **kwargs)
+
     async def _pipe_file(
         self, path: str, value: Any, mode: str = "overwrite", **tuning: Any
     ) -> None:
