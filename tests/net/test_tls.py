@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import pwd
 import socket
 import ssl
 import time
@@ -12,6 +14,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -673,6 +676,39 @@ def test_a_key_that_is_not_as_it_should_be_is_refused_in_one_line(
     assert "\n" not in str(error.value)
     with pytest.raises(ConfigError, match=r"tls_key .*: tls_cert is missing"):
         Access.of_client(ClientConfig(tls_key=str(key)))
+
+
+def test_the_certificate_of_a_user_that_has_ended_is_made_anew_by_the_command_for_users(
+    tmp_path: Path,
+) -> None:
+    ours = Certificates(tmp_path)
+    with pytest.raises(ConfigError, match="it has ended: `paxosblock setup tls-user` makes anoth"):
+        Tls(ours.user(for_s=-1), ours.ca)
+
+
+@pytest.mark.parametrize("setting", ["tls_cert", "tls_ca"])
+def test_a_file_that_this_user_may_not_read_is_said_to_be_one(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Certificates(tmp_path)
+    cert = ours.user()
+    file = {"tls_cert": cert, "tls_ca": ours.ca}[setting]
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    stat = os.stat
+
+    def refusing(path: str, *args: Any, **kwargs: Any) -> os.stat_result:
+        """Refuse it: tests may run as root, who may read everything."""
+        if path == file:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    with pytest.raises(ConfigError) as error:
+        Tls(cert, ours.ca)
+    assert str(error.value) == (
+        f"{setting} {file}: Permission denied: the user {user}, who runs this, must be able to"
+        " read it"
+    )
 
 
 def test_a_file_of_authorities_that_is_not_as_it_should_be_is_refused(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ class HttpsCertificate(Tls):
     CERT: ClassVar = "https_cert"
     KEY: ClassVar = "https_key"
     MAKE: ClassVar = "`paxosblock setup tls DIR --gateways NAME`"
+    MAKE_FOR_USER: ClassVar = MAKE
 
     def __init__(self, cert: str, key: str = "", *, refusal: bytes) -> None:
         """Read the files.

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from paxosblock.errors import AccessDeniedError, ConfigError, PaxosBlockError, UnavailableError
+from paxosblock.host.user import name_of_user
 from paxosblock.net.port.certified import CertifiedKind, CertifiedName, names_in
 
 _USUAL: Final = {
@@ -58,7 +59,8 @@ class Tls:
     KEY: ClassVar[str] = "tls_key"
     """The settings that name the files."""
     MAKE: ClassVar[str] = "`paxosblock setup tls`"
-    """The command that makes a certificate."""
+    MAKE_FOR_USER: ClassVar[str] = "`paxosblock setup tls-user`"
+    """The commands that make a certificate."""
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class Tls:
         self._begin(cert, ca, key)
 
     required = True
+    _serves: CertifiedKind | None = None
     plain_refusal = b""
     """The answer to a caller who does not speak TLS, where that is required; b"": that of a node.
     """
@@ -241,6 +244,10 @@ class Tls:
             _log.info("has another certificate, or other authorities, from now on")
         return self._loaded
 
+    @property
+    def _made_by(self) -> str:
+        return self.MAKE if self._serves else self.MAKE_FOR_USER
+
     def _stamp(self) -> tuple[tuple[int, ...], ...]:
         """Return what tells whether the files were replaced."""
         found = []
@@ -251,8 +258,7 @@ class Tls:
             try:
                 seen = os.stat(file)
             except (OSError, ValueError) as error:
-                words = getattr(error, "strerror", None) or str(error)
-                raise ConfigError(f"{setting} {file}: {words}") from error
+                raise ConfigError(f"{setting} {file}: {_unread(error)}") from error
             found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode))
         return tuple(found)
 
@@ -278,7 +284,7 @@ class Tls:
             wanted = _USUAL[kind or CertifiedKind.USER]
             raise ConfigError(
                 f"tls_cert {self._cert}: it needs a URI such as {wanted} among its names: "
-                f"{self.MAKE} writes one"
+                f"{self._made_by} writes one"
             )
         ends_s = ssl.cert_time_to_seconds(seen["notAfter"])
         return TlsFiles(stamp, server if self._serves else None, client, names, ends_s)
@@ -289,7 +295,7 @@ class Tls:
         except ssl.SSLError as error:
             raise ConfigError(f"tls_ca {self._ca}: it holds no certificate in PEM") from error
         except OSError as error:
-            raise ConfigError(f"tls_ca {self._ca}: {error.strerror}") from error
+            raise ConfigError(f"tls_ca {self._ca}: {_unread(error)}") from error
 
     def _show(self, context: ssl.SSLContext) -> None:
         key, asked = self._key or self._cert, list[str]()
@@ -317,7 +323,7 @@ class Tls:
                 why = "it must hold a certificate and its key, both in PEM"
             raise ConfigError(f"{which}: {why}") from error
         except OSError as error:
-            raise ConfigError(f"{which}: {error.strerror}") from error
+            raise ConfigError(f"{which}: {_unread(error)}") from error
 
     def _seen(self, server: ssl.SSLContext) -> dict[str, Any]:
         """Return our certificate as others see it, who believe whom we believe.
@@ -341,7 +347,7 @@ class Tls:
             return ConfigError(f"{self.CERT} {self._cert}: {error.reason or error}")
         code = error.verify_code
         if code == _ENDED:
-            why = f"it has ended: {self.MAKE} makes another one"
+            why = f"it has ended: {self._made_by} makes another one"
         elif code == _NOT_YET:
             here = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
             why = f"it is not good yet: is the clock of this machine right? ({here})"
@@ -352,6 +358,15 @@ class Tls:
         else:
             why = f"it is not good (OpenSSL says {code})"
         return ConfigError(f"{self.CERT} {self._cert}: {why}")
+
+
+def _unread(error: OSError | ValueError) -> str:
+    """Say why a file cannot be read, and what to do where its rights are wrong."""
+    words = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, PermissionError):
+        user = name_of_user(os.geteuid())
+        return f"{words}: the user {user}, who runs this, must be able to read it"
+    return words
 
 
 def speaks_plain(error: BaseException) -> bool:
