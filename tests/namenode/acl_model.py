@@ -15,15 +15,20 @@ Texts = dict[str, int]
 """All entries of a list."""
 
 
-class Shown(Protocol):
-    """A file or directory as it is shown."""
+class Owned(Protocol):
+    """A file or directory, by those whose it is."""
 
-    @property
-    def kind(self) -> Kind: ...
     @property
     def owner(self) -> str: ...
     @property
     def group(self) -> str: ...
+
+
+class Shown(Owned, Protocol):
+    """A file or directory as it is shown."""
+
+    @property
+    def kind(self) -> Kind: ...
     @property
     def permission(self) -> int: ...
     @property
@@ -62,7 +67,7 @@ def chmod(acl: Texts, mode: int) -> Texts:
     return acl | {"user:": mode >> 6 & 7, group: mode >> 3 & 7, "other:": mode & 7}
 
 
-def may(acl: Texts, at: Shown, actor: Actor, bits: int) -> bool:
+def may(acl: Texts, at: Owned, actor: Actor, bits: int) -> bool:
     """The order in which the guide has entries looked at."""
 
     def gives(words: str) -> bool:

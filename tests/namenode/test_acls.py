@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from random import Random
 from typing import Any
 
 import msgspec
@@ -36,9 +38,10 @@ from paxosblock.api.ownership import (
     SetPathPermission,
 )
 from paxosblock.api.transaction import AclChange, ChangeAcl, Rename
-from paxosblock.base.acl_entries import Acl, AclEntry, AclType, parse_acl
+from paxosblock.base.acl_entries import Acl, AclEntry, AclType, full_acl, parse_acl
 from paxosblock.errors import InvalidRequestError, NotFoundError, SafeModeError
-from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog import acls, keys
+from paxosblock.namenode.catalog.permissions import Action, Actor, allowed
 from paxosblock.namenode.catalog.records import (
     DirectoryInode,
     FileInode,
@@ -140,6 +143,30 @@ async def _make(scene: Scene, number: int, mode: int, model: dict[str, Texts]) -
     await scene.service.call(CREATE, request)
     for path, is_directory in ((directory, True), (file, False)):
         model[path] = acl_model.inherited(model["/d"], mode, directory=is_directory)
+
+
+def test_a_list_lets_each_user_do_what_the_guide_says() -> None:
+    """Default entries, which some of the lists have, do not count for the directory itself."""
+    random = Random(23)
+    kinds = (AclType.USER, AclType.GROUP, AclType.MASK, AclType.OTHER)
+    wrong = []
+    for _ in range(1500):
+        inode: Inode = DirectoryInode(2, 1, "d", 1, "ann", "dev", random.randrange(0o1000))
+        entries = {}
+        for _ in range(random.randrange(1, 6)):
+            kind = random.choice(kinds)
+            named = kind in (AclType.USER, AclType.GROUP)
+            name = random.choice(("", "bob", "cy", "ops", "dev")) if named else ""
+            entry = AclEntry(kind, random.randrange(8), name, random.random() < 0.3)
+            entries[entry.key] = entry
+        inode = acls.changed(inode, AclChange.MODIFY, tuple(entries.values()))
+        acl = acl_model.texts(full_acl(inode.permission, acls.entries_of(inode)))
+        for user, group in itertools.product(("ann", "bob", "cy", "eve"), ("", "dev", "ops")):
+            actor = Actor(user, frozenset({group, random.choice(("", "dev", "ops"))} - {""}))
+            for bits in Action:
+                if allowed(inode, bits, actor) is not acl_model.may(acl, inode, actor, bits):
+                    wrong.append(f"{actor} {bits.name} {acl}")
+    assert wrong == []
 
 
 # -- examples: those of HDFS's guide ---------------------------------------------------------------
