@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
@@ -14,8 +13,7 @@ from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError
 from paxosblock.local.node_process import Node
-from paxosblock.net.message_frames import MessageFrames, pack
-from tests.waiting import wait_until_async
+from tests.calls_proxy import CallsProxy, served
 
 pytestmark = pytest.mark.plain("its proxy reads the frames that it loses")
 
@@ -34,75 +32,20 @@ async def nothing_else() -> None:
     """The answer is lost, and that is all."""
 
 
-class LosingProxy:
+class LosingProxy(CallsProxy):
     """Passes calls on to a NameNode; of the first call of each method the answer is lost."""
 
     def __init__(self, target: str, loss: Loss) -> None:
-        self._target, self._loss = target, loss
+        super().__init__(target, answer=self._lose)
+        self._loss = loss
         self.lost: list[str] = []
-        self.connections = 0
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        ends = [writer]
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # one of the ends is gone
-            host, _, port = self._target.rpartition(":")
-            from_there, there = await asyncio.open_connection(host, int(port))
-            ends.append(there)
-            await self._pass_on(reader, writer, from_there, there)
-        for end in ends:
-            end.close()
-            with contextlib.suppress(OSError):
-                await end.wait_closed()
-        self.connections -= 1
-
-    async def _pass_on(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        from_there: asyncio.StreamReader,
-        there: asyncio.StreamWriter,
-    ) -> None:
-        """The agreement to speak in frames, then calls, until an answer is to be lost."""
-        there.write(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(await from_there.readuntil(b"\r\n\r\n"))
-        methods: dict[int, str] = {}
-        ends = [
-            asyncio.create_task(self._pass_calls(reader, there, methods)),
-            asyncio.create_task(self._pass_answers(from_there, writer, methods)),
-        ]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-        await asyncio.gather(*ends, return_exceptions=True)
-
-    async def _pass_calls(
-        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, methods: dict[int, str]
-    ) -> None:
-        frames = MessageFrames()
-        while data := await reader.read(1 << 16):
-            frames.feed(data)
-            while (frame := frames.next()) is not None:
-                methods[frame.number] = frame.method
-                words = frame.method.encode(), frame.name.encode()
-                there.write(pack(frame.kind, frame.number, frame.payload, *words))
-
-    async def _pass_answers(
-        self,
-        from_there: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        methods: dict[int, str],
-    ) -> None:
-        frames = MessageFrames()
-        while data := await from_there.read(1 << 16):
-            frames.feed(data)
-            while (frame := frames.next()) is not None:
-                method = methods[frame.number]
-                if method not in self.lost:
-                    self.lost.append(method)
-                    await self._loss()
-                    return
-                writer.write(pack(frame.kind, frame.number, frame.payload))
+    async def _lose(self, method: str) -> bool:
+        if method in self.lost:
+            return True
+        self.lost.append(method)
+        await self._loss()
+        return False
 
 
 @asynccontextmanager
@@ -121,10 +64,8 @@ async def losing(
 async def proxied(leader: Node, loss: Loss) -> AsyncIterator[tuple[str, LosingProxy]]:
     """A `LosingProxy` in front of the leader, and its address."""
     proxy = LosingProxy(leader.address, loss)
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    async with server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", proxy
-    await wait_until_async(lambda: not proxy.connections, what="the connections to end")
+    async with served(proxy) as address:
+        yield address, proxy
 
 
 async def test_a_command_sends_what_may_not_happen_twice_again_and_it_happens_once(

@@ -1,0 +1,97 @@
+"""A proxy in front of a NameNode that sees each call and each answer, and may keep one back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from paxosblock.net.message_frames import MessageFrames, pack
+from tests.waiting import wait_until_async
+
+Seen = Callable[[str], Awaitable[bool]]
+"""Hears the method of a call; False: it goes no further, and the connection ends."""
+
+
+async def goes_on(_: str) -> bool:
+    """Keep nothing back."""
+    return True
+
+
+class CallsProxy:
+    """Passes calls on to a NameNode, and its answers back, while it is let."""
+
+    def __init__(self, target: str, *, call: Seen = goes_on, answer: Seen = goes_on) -> None:
+        self._target = target
+        self._call, self._answer = call, answer
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        ends = [writer]
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # one of the ends is gone
+            host, _, port = self._target.rpartition(":")
+            from_there, there = await asyncio.open_connection(host, int(port))
+            ends.append(there)
+            await self._pass_on(reader, writer, from_there, there)
+        for end in ends:
+            end.close()
+            with contextlib.suppress(OSError):
+                await end.wait_closed()
+        self.connections -= 1
+
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        from_there: asyncio.StreamReader,
+        there: asyncio.StreamWriter,
+    ) -> None:
+        """The agreement to speak in frames, then calls, until one is kept back."""
+        there.write(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(await from_there.readuntil(b"\r\n\r\n"))
+        methods: dict[int, str] = {}
+        ends = [
+            asyncio.create_task(self._pass_calls(reader, there, methods)),
+            asyncio.create_task(self._pass_answers(from_there, writer, methods)),
+        ]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+
+    async def _pass_calls(
+        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, methods: dict[int, str]
+    ) -> None:
+        frames = MessageFrames()
+        while data := await reader.read(1 << 16):
+            frames.feed(data)
+            while (frame := frames.next()) is not None:
+                methods[frame.number] = frame.method
+                if not await self._call(frame.method):
+                    return
+                words = frame.method.encode(), frame.name.encode()
+                there.write(pack(frame.kind, frame.number, frame.payload, *words))
+
+    async def _pass_answers(
+        self,
+        from_there: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        methods: dict[int, str],
+    ) -> None:
+        frames = MessageFrames()
+        while data := await from_there.read(1 << 16):
+            frames.feed(data)
+            while (frame := frames.next()) is not None:
+                if not await self._answer(methods[frame.number]):
+                    return
+                writer.write(pack(frame.kind, frame.number, frame.payload))
+
+
+@contextlib.asynccontextmanager
+async def served(proxy: CallsProxy) -> AsyncIterator[str]:
+    """Let a proxy serve, and yield its address."""
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await wait_until_async(lambda: not proxy.connections, what="the connections to end")
