@@ -66,7 +66,8 @@ class WatchedNames:
 
     def _take_moment(self, changes: list[NameChange], listed: Callable[[str], Names]) -> None:
         moved: dict[int, dict[str, Known]] = {}
-        for change in changes:
+        # The deepest first: a directory may go out of which something is moved in the same moment.
+        for change in sorted(changes, key=lambda each: -(each.source or each.path).count("/")):
             if change.kind is ChangeKind.REMOVED:
                 self._away(change.path)
             elif change.kind is ChangeKind.RENAMED and change.source:
