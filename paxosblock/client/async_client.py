@@ -471,10 +471,11 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
     ) -> AsyncIterator[NameChange]:
         """Yield each change of names at `path` and below it, once and in order, without end.
 
-        Changes with one revision happened at one moment. A program that lists something (`Listing`
-        and `KeyListing` tell the revision) and watches `after` that revision misses nothing and
-        hears nothing twice, whichever NameNodes fail meanwhile. Nothing
-        need be at `path`. What the user may not list is not told.
+        Changes with one revision happened at one moment: who keeps a copy of the names takes away
+        first what was removed or renamed, the deepest first. A program that lists something
+        (`Listing` and `KeyListing` tell the revision) and watches `after` that revision misses
+        nothing and hears nothing twice, whichever NameNodes fail meanwhile. Nothing need be at
+        `path`. What the user may not list is not told.
 
         Args:
             after: the revision behind which to begin; None: what is changed from the first step of
