@@ -72,9 +72,9 @@ check it as any other ([security.md](security.md)).
 
 Signatures are those of version 4 in a header or in the query, with bodies whole, in signed chunks
 or unsigned, for any region; and links of version 2, which boto3 makes unless it is told otherwise.
-The clocks of a program and of the gateway may differ by 15 minutes. What comes and goes is not
-encrypted, so a gateway listens beyond its machine only with `--insecure`; a proxy before it may
-speak TLS.
+The clocks of a program and of the gateway may differ by 15 minutes. With
+[`https_cert`](webhdfs.md#who-asks) the door speaks TLS and nothing else; without it a gateway
+listens beyond its machine only with `--insecure`, and a proxy before it may speak TLS.
 
 ## Objects
 

@@ -88,8 +88,10 @@ class AsyncCopies:
             options,
         )
         pairs = files.items() if isinstance(files, Mapping) else files
-        named = ((text_of(path), content) for path, content in pairs)
-        return await many_files.put_many(self._session, named, like)
+        # An iterable of pairs might be a mapping whose keys are pairs, to a type checker.
+        named = cast("Iterable[tuple[AnyPath, Buffer]]", pairs)
+        batched = ((text_of(path), content) for path, content in named)
+        return await many_files.put_many(self._session, batched, like)
 
     async def upload(
         self,
