@@ -263,8 +263,9 @@ def _fetch(address: str, receiver: FileReceiver, access: Access) -> None:
             asking = access.introduction(BACKUP_PATH, to, hidden=hidden)
             proof = asking.proof_header(BACKUP_PATH[1:], wall_clock_ms() / 1000)
             connection.request("GET", BACKUP_PATH, headers=asking.headers | proof)
-            for piece in _body(address, connection.getresponse(), asking):
-                receiver.write(piece)
+            with connection.getresponse() as answer:  # it keeps the socket open, too
+                for piece in _body(address, answer, asking):
+                    receiver.write(piece)
     except PaxosBlockError:
         raise
     except (OSError, HTTPException) as error:

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent import futures
 from typing import Any, Final, Self, TypeVar
@@ -82,6 +83,8 @@ class Line:
         self._frames = MessageFrames()
         self._asked = 0
         self._socket = dial(address, timeout_s, access.tls)
+        # Not `__del__`: of a line that is part of a circle the socket may be the first to go.
+        self._hang_up = weakref.finalize(self, self._socket.close)
         try:
             self._begin(timeout_s, access)
         except BaseException:
@@ -94,13 +97,9 @@ class Line:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_socket"):
-            self.close()
-
     def close(self) -> None:
         """Hang up."""
-        self._socket.close()
+        self._hang_up()
 
     @property
     def usable(self) -> bool:
