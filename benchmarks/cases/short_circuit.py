@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,7 @@ from benchmarks.work import AS_SHIPPED, SHIPPED, read_file, write_file
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import GIB, KIB, MIB
 from paxosblock.client import AsyncClient
+from paxosblock.local.node_process import wait_until
 from paxosblock.net.wire import HEADER_BYTES
 
 PATH: Final = "/bench/short-circuit"
@@ -32,7 +35,11 @@ async def short_circuit(bench: Bench) -> None:
         sides = (("lent", lent), ("by the stream", stream))
         for _, fs in sides:
             await read_file(fs, PATH)
-        files = _block_files(cluster.datanodes[0].volumes[0])
+        volume = cluster.datanodes[0].volumes[0]
+        # A majority has ended the block, and this one perhaps not yet.
+        there = partial(_block_files, volume)
+        await asyncio.to_thread(wait_until, lambda: bool(there()), 30.0, "a block is not whole")
+        files = there()
         for number in bench.rounds:
             own = await bench.bare(_read_itself, files)
             for side, fs in sides:
@@ -57,12 +64,12 @@ async def short_circuit(bench: Bench) -> None:
 
 
 def _block_files(volume: Path) -> list[Path]:
-    """Return the block files of whole blocks, or the only one there is."""
+    """Return the block files of whole blocks, or the only one there is; or none."""
     files = sorted(
         (each for each in (volume / "current").iterdir() if each.suffix != ".meta"),
         key=lambda each: each.stat().st_size,
     )
-    largest = files[-1].stat().st_size
+    largest = files[-1].stat().st_size if files else 0
     return [each for each in files if each.stat().st_size == largest]
 
 

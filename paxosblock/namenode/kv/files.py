@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from paxosblock.base.checksum import Buffer
+from paxosblock.errors import StorageError
 from paxosblock.host import disk as disks
-from paxosblock.host.disk import Disk
+from paxosblock.host.disk import Disk, is_gone
 
 _DRAFT = ".tmp"
 
@@ -30,10 +31,15 @@ def publish(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> int:
 
 
 def remove_drafts(disk: Disk, folder: Path) -> None:
-    """Remove the files that a crash left half written."""
+    """Remove the files that a crash left half written. One that another thread writes at this
+    moment, as who is heard of is noted from the start on, may be whole by then."""
     for name in disk.names(folder):
         if name.endswith(_DRAFT):
-            disk.remove(folder / name)
+            try:
+                disk.remove(folder / name)
+            except StorageError as error:
+                if not is_gone(error):
+                    raise
 
 
 def draft_of(path: Path) -> Path:
