@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from paxosblock import Client, LocalCluster
 from tests.gateway.gateways import S3, RunningGateway, quiet_gateway_of
+from tests.gateway.s3_clients import s3_client
 from tests.master_keys import write_masters
 
 
@@ -60,3 +62,17 @@ def home(fs: Client) -> str:
     path = f"/{uuid.uuid4().hex}"
     fs.mkdirs(path)
     return path
+
+
+@pytest.fixture(scope="module")
+def other(gateways: tuple[RunningGateway, RunningGateway]) -> Any:
+    """A program of S3 at a gateway that goes on."""
+    return s3_client(gateways[0].s3_url)
+
+
+@pytest.fixture
+def bucket(other: Any) -> str:
+    """A bucket that only this test uses."""
+    name = f"b-{uuid.uuid4().hex}"
+    other.create_bucket(Bucket=name)
+    return name

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,8 +19,6 @@ from paxosblock.gateway.s3.s3_call import S3Call
 from paxosblock.gateway.s3.upload_operations import complete_multipart_upload
 from paxosblock.gateway.user_clients import UserClient
 from tests.gateway.bare_requests import BareRequest, s3_call
-from tests.gateway.gateways import RunningGateway
-from tests.gateway.s3_clients import s3_client
 
 PART = bytes(range(256)) * (5 * 4096)
 TAIL = b"tail"
@@ -73,19 +70,6 @@ async def ended_at(
         with contextlib.suppress(EndedError):
             await fs.close()
     return False
-
-
-@pytest.fixture(scope="module")
-def other(gateways: tuple[RunningGateway, RunningGateway]) -> Any:
-    """A program at a gateway that goes on."""
-    return s3_client(gateways[0].s3_url)
-
-
-@pytest.fixture
-def bucket(other: Any) -> str:
-    name = f"b-{uuid.uuid4().hex}"
-    other.create_bucket(Bucket=name)
-    return name
 
 
 def is_clean(fs: Client) -> bool:

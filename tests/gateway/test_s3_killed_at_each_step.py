@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import os
 import signal
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -107,19 +106,6 @@ def killers() -> Iterator[Killer]:
             assert step >= CALLS_MIN, killer.methods
             yield Killer(answer_to=killer.methods[-1])
             return
-
-
-@pytest.fixture(scope="module")
-def other(gateways: tuple[RunningGateway, RunningGateway]) -> Any:
-    """A program at a gateway that goes on."""
-    return s3_client(gateways[0].s3_url)
-
-
-@pytest.fixture
-def bucket(other: Any) -> str:
-    name = f"b-{uuid.uuid4().hex}"
-    other.create_bucket(Bucket=name)
-    return name
 
 
 def written(fs: Client) -> list[str]:
