@@ -698,8 +698,7 @@ class Catalog:
 
         def decide(draft: Draft) -> BlockEntry | Refused:
             changed = change(draft)
-            if grounds and draft.changes:
-                kept_votes.keep(draft, block, grounds)
+            kept_votes.keep_with_change(draft, block, grounds)
             return changed
 
         return await self._change(decide)

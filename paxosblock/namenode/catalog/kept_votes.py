@@ -37,6 +37,13 @@ OF_ALL: Final = 10_000
 """Decisions that are remembered, of all blocks; a few more until the next look at them."""
 
 
+def keep_with_change(draft: Draft, block: BlockId, grounds: Grounds) -> None:
+    """Let the change that is a decision carry its grounds. A decision that changes nothing, as it
+    was taken before, carries none."""
+    if grounds and draft.changes:
+        keep(draft, block, grounds)
+
+
 def keep(draft: Draft, block: BlockId, grounds: Grounds) -> None:
     """Keep a decision with its grounds."""
     decision, lines = grounds[-1], tuple(astuple(line) for line in grounds)

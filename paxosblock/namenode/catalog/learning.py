@@ -71,8 +71,7 @@ def learn(draft: Draft, decided: Proposer, _: Context, grounds: Grounds = ()) ->
     elif not _fits(draft, entry):
         return Learned(Refused(Why.BAD_LENGTH, before.record))
     draft.replace_block(before, entry)
-    if grounds and draft.changes:
-        kept_votes.keep(draft, record.block, grounds)
+    kept_votes.keep_with_change(draft, record.block, grounds)
     return Learned(entry)
 
 
