@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 
-from paxosblock.api.namenode import FileStatus
 from paxosblock.api.transaction import AssertFile, Delete
 from paxosblock.base.checksum import Buffer
 from paxosblock.client.append_mode import Addition
@@ -83,7 +82,7 @@ class Upload:
             await writer.close()
         except BaseException:
             await writer.abort()
-            await _remove(fs, writer.status)
+            await _remove(fs, writer)
             raise
 
     async def _replace(self, user: UserClient, body: AsyncIterator[bytes]) -> None:
@@ -134,11 +133,15 @@ async def _kept(writer: AsyncFileWriter) -> None:
         _log.warning("'%s': a part of an append may be lost: %s", writer.status.path, error)
 
 
-async def _remove(fs: AsyncClient, made: FileStatus) -> None:
-    """Delete a file that was not completed, if it is still there. An error is logged: it is less
-    than its writer wanted then, and was told so."""
-    path = made.path
+async def _remove(fs: AsyncClient, writer: AsyncFileWriter) -> None:
+    """Delete a file that was not completed, if it is still there as it was left. An error is
+    logged: it is less than its writer wanted then, and was told so."""
+    left, path = writer.status, writer.status.path
+    # Without the answer to its close it may be complete, and since it ended anybody may have
+    # appended to it: bytes that were acknowledged stay.
+    size = writer.tell() if left.open else left.size
+    state = AssertFile(path, left.file_id, size, truncations=left.truncations)
     try:
-        await fs.transact([AssertFile(path, made.file_id), Delete(path)])
+        await fs.transact([state, Delete(path)])
     except PaxosBlockError as error:
         _log.warning("'%s': a part of a file is left: %s", path, error)
