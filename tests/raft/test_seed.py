@@ -276,6 +276,23 @@ async def test_one_that_was_heard_of_as_a_member_gets_nothing_ever_again(
     assert not (tmp_path / "raft" / "vote").exists()
 
 
+async def test_one_whose_note_could_not_be_written_is_noted_when_it_is_heard_of_again(
+    giver: Giver,
+) -> None:
+    draft = giver.folder / f"{JOINED}.tmp"
+    draft.mkdir()  # in the way of the file
+
+    async def noted() -> bool:
+        giver.seeds.note(giver.joiner)
+        name = f"note {giver.joiner}"
+        await asyncio.gather(*(each for each in asyncio.all_tasks() if each.get_name() == name))
+        return giver.joiner in read_admissions(OsDisk(), giver.folder).tokens
+
+    assert not await noted()
+    draft.rmdir()
+    assert await noted()
+
+
 async def test_who_does_not_know_the_secret_gets_nothing(giver: Giver, tmp_path: Path) -> None:
     async with giver.serving():
         with pytest.raises(ConfigError, match="does not know the cluster's secret"):

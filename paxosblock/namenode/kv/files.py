@@ -32,7 +32,8 @@ def publish(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> int:
 
 def remove_drafts(disk: Disk, folder: Path) -> None:
     """Remove the files that a crash left half written. One that another thread writes at this
-    moment, as who is heard of is noted from the start on, may be whole by then."""
+    moment may be whole by then, or fail: an empty folder that asks to be let in (seed.py) is asked
+    to try again."""
     for name in disk.names(folder):
         if name.endswith(_DRAFT):
             try:

@@ -16,7 +16,6 @@ the others count on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -149,14 +148,17 @@ class Seeds:
         add_without_token(app, SEED_PATH, self._give)
 
     def note(self, member: str) -> None:
-        """Remember that a member was heard of: it gets no catalog, even after a restart."""
+        """Remember that a member was heard of: it gets no catalog, even after a restart. If that
+        cannot be written it is tried again the next time it is heard of."""
         if not self._lineage.born and member not in self._heard:
             self._heard[member] = asyncio.create_task(self._write(member), name=f"note {member}")
 
     async def _write(self, member: str) -> None:
         async with self._writing:
-            with contextlib.suppress(NoSpaceError, StorageError):
+            try:
                 await asyncio.to_thread(self._record, member, "")
+            except (NoSpaceError, StorageError):
+                del self._heard[member]
 
     def _record(self, member: str, token: str) -> None:
         """Write down that a member was let in, or heard of, unless it is known."""
