@@ -137,8 +137,8 @@ async def _remove(fs: AsyncClient, writer: AsyncFileWriter) -> None:
     """Delete a file that was not completed, if it is still there as it was left. An error is
     logged: it is less than its writer wanted then, and was told so."""
     left, path = writer.status, writer.status.path
-    # Without the answer to its close it may be complete, and since it ended anybody may have
-    # appended to it: bytes that were acknowledged stay.
+    # Without the answer to its close it may be complete, and since it ended another program may
+    # have appended to it: bytes that were acknowledged stay.
     size = writer.tell() if left.open else left.size
     state = AssertFile(path, left.file_id, size, truncations=left.truncations)
     try:
