@@ -6,13 +6,12 @@ from __future__ import annotations
 import _signal  # pyright: ignore[reportMissingModuleSource]
 
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-    # Until the program is imported, Ctrl-C ends it without a traceback. Nothing comes before this
-    # that can be left for later.
+    # Until a verb begins its work, Ctrl-C ends the process without a traceback. Nothing comes
+    # before this that can be left for later.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import gc
 import os
-import signal
 import sys
 from typing import Final, NoReturn
 
@@ -27,8 +26,6 @@ def main() -> NoReturn:
     gc.set_threshold(COMMAND_YOUNG_MAX)
     from paxosblock.cli.main import main as run_and_exit  # noqa: PLC0415 - see above
 
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         run_and_exit()
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
@@ -104,8 +105,8 @@ class ReaderLeftError(Exception):
 
 
 class TerminatedError(BaseException):
-    """This process was told to end, by SIGTERM or because its terminal is gone: what was begun is
-    taken back, as at Ctrl-C."""
+    """This process was told to end, by Ctrl-C, by SIGTERM or because its terminal is gone: what was
+    begun is taken back."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -113,8 +114,10 @@ class TerminatedError(BaseException):
 
 
 @contextlib.contextmanager
-def _ending_like_ctrl_c() -> Iterator[None]:
-    """Raise TerminatedError where such a signal comes, unless the process ignores it."""
+def _ending_in_order() -> Iterator[None]:
+    """Raise TerminatedError where such a signal comes, unless the process ignores it. Before and
+    after that they end the process at once: there is nothing to take back, and nothing is printed.
+    """
 
     def end(number: int, _: object) -> None:
         raise TerminatedError(number)
@@ -122,11 +125,17 @@ def _ending_like_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # where no signal is handled
         return
-    usual = [number for number in TERMINATE if signal.getsignal(number) is signal.SIG_DFL]
+    # `asyncio` takes over Ctrl-C from this one alone.
+    handlers = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(TERMINATE, end)
+    usual = [number for number in handlers if signal.getsignal(number) is signal.SIG_DFL]
     for number in usual:
-        signal.signal(number, end)
+        signal.signal(number, handlers[number])
     try:
         yield
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            click.echo(err=True)  # ends the line on which the terminal shows ^C
+        raise TerminatedError(signal.SIGINT) from None
     finally:
         for number in usual:
             signal.signal(number, signal.SIG_DFL)
@@ -151,7 +160,7 @@ class Verb(click.Command):
         invocation.verb = ctx.info_name or ""
         try:
             invocation.check_environment()
-            with _ending_like_ctrl_c():
+            with _ending_in_order():
                 result = super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderLeftError from error

@@ -25,7 +25,7 @@ def test_changes_are_lines_in_the_order_in_which_they_were_made(
         client.rename(f"{folder}/d", f"{folder}/e")
         found.append(process.stdout.readline().decode().split(" ", 1))
         ctrl_c(process)
-        assert process.communicate(timeout=30) == (b"", b"\n")
+        assert process.communicate(timeout=30) == (b"", b"")
     assert process.returncode == 130
     assert [text for _, text in found] == [
         f"created {folder}/d/\n",
