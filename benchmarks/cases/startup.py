@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +20,8 @@ from paxosblock.local.cluster import LocalCluster
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 GOALS_MS: Final = {"--help": 150, "fs --help": 150, "fs ls /": 300, "fs cat /d/a": 130}
+INTERRUPTS: Final = 240
+INTERRUPTED_FOR_S: Final = 0.06
 INTERPRETER: Final = "python -c pass"
 
 _NOT_USUAL: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE")
@@ -98,6 +103,56 @@ def _questions(
         name = " ".join(word.replace(f"{folder}/", "") for word in words)
         asked[name] = (*cli, *words) if words[-1] != "--help" else (*cli[:3], *words)
     return asked
+
+
+@case("ctrl-c")
+async def measure_interrupts(bench: Bench) -> None:
+    """How many Ctrl-Cs in the first 60 ms of a command make it print something, and who prints?
+
+    One new process each quarter of a millisecond. Until the first statement of the script is done
+    Python starts, and prints what it likes; behind that nothing may be printed.
+    """
+    script = REPOSITORY / "bin" / "paxosblock"
+    if not script.exists():
+        raise SkipError("it starts the script of a checkout")
+    moments = 8 if bench.options.small else INTERRUPTS
+    command = (sys.executable, script, "fs", "ls", "/")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise SkipError("a job in the background ignores Ctrl-C, and so does what it starts")
+    for number in bench.rounds:
+        printers = Counter(
+            [
+                await asyncio.to_thread(_interrupted, command, INTERRUPTED_FOR_S * each / moments)
+                for each in range(moments)
+            ]
+        )
+        for who, goal in ((Printer.PYTHON, None), (Printer.COMMAND, 0)):
+            bench.emit(f"printed by {who.value}", printers[who], f"of {moments}", number, goal=goal)
+
+
+class Printer(Enum):
+    """Tells who printed something as a command was interrupted."""
+
+    NOBODY = "nobody"
+    PYTHON = "Python's start"
+    COMMAND = "the command"
+
+
+def _interrupted(command: Sequence[str | Path], after_s: float) -> Printer:
+    """Start a command, press Ctrl-C `after_s` later, and return who printed something."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        due_s = time.perf_counter() + after_s
+        while time.perf_counter() < due_s:
+            pass  # no sleep is as short
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate()
+    if not printed:
+        return Printer.NOBODY
+    # A frame of the script itself is at its end only while its first statement is not done.
+    starting = "KeyboardInterrupt" in printed and f"{REPOSITORY / 'paxosblock'}" not in printed
+    return Printer.PYTHON if starting else Printer.COMMAND
 
 
 @case("imports")
