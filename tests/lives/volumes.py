@@ -109,7 +109,7 @@ class Volumes:
             return
         pair = machine, other
         number = self.rng.randrange(len(machine.folders))
-        if not all(_taken(each.disk, each.folders[number]) for each in pair):
+        if not all(taken(each.disk, each.folders[number]) for each in pair):
             return  # one that no cluster took has promised nothing: another node may have it
         for each in pair:
             self.kill(each)
@@ -191,7 +191,7 @@ class Volumes:
         self.start(machine)
 
 
-def _taken(disk: SimulatedDisk, folder: Path) -> bool:
+def taken(disk: SimulatedDisk, folder: Path) -> bool:
     """Return whether a cluster ever took this volume."""
     identity = read_identity(disk, folder)
     return identity is not None and bool(identity.cluster)

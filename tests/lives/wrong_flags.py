@@ -16,7 +16,7 @@ from paxosblock.datanode.volumes import volume_snapshot
 from tests.disks.simulated import SimulatedDisk
 from tests.lives.checks import Held
 from tests.lives.cluster import Machine
-from tests.lives.volumes import Volumes
+from tests.lives.volumes import Volumes, taken
 
 if TYPE_CHECKING:
     from tests.lives.life import Life
@@ -59,7 +59,10 @@ class WrongFlags:
             await self.life.loop.pass_time(0.1)
 
     async def _other_name(self, machine: Machine) -> None:
-        """Start it in the name of another DataNode."""
+        """Start it in the name of another DataNode, if a cluster took its volumes: before that they
+        have promised nothing, and may come in by any name."""
+        if not all(taken(machine.disk, each) for each in machine.folders):
+            return
         self._volumes.kill(machine)
         files = machine.disk.files()
         other = self.rng.choice(
@@ -103,7 +106,7 @@ class WrongFlags:
         self.life.spared.remove(machine)
         await self.life.loop.pass_time(self.rng.uniform(1, 15))
         self.life.spared.append(machine)
-        if machine not in self._volumes.resting() or machine.broken:
+        if machine not in self._volumes.resting() or machine.broken or machine.disk.full:
             return
         machine.disk.light(0)
 

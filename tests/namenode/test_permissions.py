@@ -458,6 +458,23 @@ async def test_a_chmod_meanwhile_is_seen_by_what_was_decided_before_it() -> None
     assert not isinstance(await store.commit(draft.to_edit()), Committed)
 
 
+@pytest.mark.parametrize(("owner", "mode"), [("cy", 0o700), ("cy", 0o1777)])
+async def test_what_another_user_makes_meanwhile_in_an_empty_directory_keeps_it_from_a_deletion(
+    owner: str, mode: int
+) -> None:
+    store, catalog = await scene_of_two()
+    await catalog.make_directories(MakeDirectories("/dir/sub"))
+    await change(store, "/", "root", "supergroup", 0o777)
+    await change(store, "/dir", "ann", "supergroup", 0o777)
+    await change(store, "/dir/sub", owner, "supergroup", mode)
+    draft = Draft(store.view())
+    context = namespace.Context(iter([99]), 1, lambda _: False, {}, USERS["ann"])
+    assert not list(filter(None, namespace.delete(draft, DeletePath("/dir", True), context)))
+    with acting(USERS["cy"]):
+        await catalog.make_directories(MakeDirectories("/dir/sub/new"))
+    assert not isinstance(await store.commit(draft.to_edit()), Committed)
+
+
 async def test_a_large_directory_is_deleted_in_turns_if_its_owner_may() -> None:
     store, catalog = await scene_of_two()
     await change(store, "/", "root", "supergroup", 0o777)

@@ -23,6 +23,9 @@ from paxosblock.namenode.kv.interface import Committed, KeyValueStore
 ATTEMPTS = 100
 """Decisions of one operation before the caller is asked to try again later."""
 
+CROWDED_AFTER: Final = 8
+"""Decisions of one operation that others came before, until no other is made beside it."""
+
 SLICE_WORK = 1000
 """Keys that a decision reads or changes before other tasks get a turn."""
 
@@ -78,7 +81,8 @@ class Changes:
 
         A decision that takes long is interrupted, so that the loop does not stand still. Then all
         others that change anything wait until it is committed, as they would overtake it again and
-        again.
+        again. So they do for one that others came before each time, such as the removal of a
+        directory in which many work.
         """
         try:
             if not self._committing:
@@ -87,7 +91,7 @@ class Changes:
             if isinstance(answer, _Alone):
                 return await self._until_committed(decide, certain=True)
             return answer
-        except _LongError:
+        except (_LongError, _CrowdedError):
             async with self._alone:
                 await asyncio.sleep(0)  # the interrupted decision has used up this turn
                 return await self._until_committed(decide, certain=True, alone=True)
@@ -103,7 +107,9 @@ class Changes:
         view may lead to one.
         """
         view = await self._store.barrier() if certain else self._store.view()
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
+            if not alone and attempt == CROWDED_AFTER:
+                raise _CrowdedError
             if not alone and self._alone.locked():
                 async with self._alone:
                     pass
@@ -243,6 +249,10 @@ async def _decided_in_turns(draft: Draft, slices: Slices[T]) -> T:
 
 class _LongError(Exception):
     """A decision takes longer than one turn of the loop may."""
+
+
+class _CrowdedError(Exception):
+    """Other changes came before a decision again and again."""
 
 
 class _OvertakenError(Exception):

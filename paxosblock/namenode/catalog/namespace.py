@@ -341,12 +341,13 @@ def _check_below(
     """Demand everything on each directory from `top` down that has entries, and, where its bit says
     so, that they are the actor's.
 
-    The modes of the directories are preconditions, not what they hold, so that work in them
-    does not hold up the deletion.
+    What each holds decides, and is a precondition by the time at which that changed: an empty one
+    of another user may go, and it may have got an entry since.
     """
     left = [(top, names)]
     while left:
         directory, above = left.pop()
+        draft.get(keys.touched(directory.number))
         after: str | None = ""
         while after is not None:
             page = list(draft.scan(*keys.entries(directory.number, after), CHECKED_TOGETHER))
