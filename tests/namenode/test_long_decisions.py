@@ -227,7 +227,7 @@ async def test_a_long_decision_gets_through_beside_any_number_of_others_and_they
 
 
 async def test_a_directory_in_which_others_work_without_a_pause_can_be_deleted() -> None:
-    """What is in it is a precondition for whoever needs rights on it."""
+    """Its entries are a precondition for whoever needs rights on it."""
     catalog = await new_catalog(MemoryStore(yielding=True))
     await catalog.make_directories(MakeDirectories("/busy/below", permission=0o777))
     made = [0] * 8
