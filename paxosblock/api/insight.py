@@ -182,9 +182,10 @@ class GatewayStatusRequest(msgspec.Struct, frozen=True):
 class DoorStatus(msgspec.Struct, frozen=True):
     """A door of a gateway: where it listens, and the requests that it answered since the start.
 
-    `refused` are those whose status was 4xx, `failed` those with 5xx. 99 of 100 were answered
-    within `within_s`, None if that is longer than any bound or there was none. Bytes are those of
-    files and lists, as they came and went.
+    `failed` are those that the gateway or its cluster failed: 5xx, and those of WebHDFS that say so
+    with 403; `refused` the others whose status was 4xx. 99 of 100 were answered within `within_s`,
+    None if that is longer than any bound or there was none. Bytes are those of files and lists, as
+    they came and went.
     """
 
     door: str

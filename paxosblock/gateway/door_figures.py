@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from http import HTTPStatus
 from typing import Final
 
 from paxosblock.api.insight import DoorStatus
@@ -24,6 +25,8 @@ class DoorFigures:
         self.door = door
         self.address = ""
         self.statuses: Counter[int] = Counter()
+        self.refused = 0
+        self.failed = 0
         self.durations = Durations()
         self.traffic = Traffic()
 
@@ -35,7 +38,7 @@ class DoorFigures:
             exchange.traffic = self.traffic
             made = await answer(exchange)
             self.durations.note(time.perf_counter() - began_s)
-            self.statuses[int(made.status)] += 1
+            self._count(int(made.status), failed=made.failed)
             if isinstance(made.body, StreamedBody):
                 made.body.traffic = self.traffic
             else:
@@ -51,15 +54,19 @@ class DoorFigures:
             self.door,
             self.address,
             self.statuses.total(),
-            self._of_class(4),
-            self._of_class(5),
+            self.refused,
+            self.failed,
             self.durations.within_s(MOST),
             self.traffic.received_bytes,
             self.traffic.sent_bytes,
         )
 
-    def _of_class(self, hundreds: int) -> int:
-        return sum(count for status, count in self.statuses.items() if status // 100 == hundreds)
+    def _count(self, status: int, *, failed: bool) -> None:
+        self.statuses[status] += 1
+        if failed or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.failed += 1
+        elif status >= HTTPStatus.BAD_REQUEST:
+            self.refused += 1
 
 
 def add_to(metrics: NodeMetrics, doors: Iterable[DoorFigures]) -> None:
@@ -74,6 +81,13 @@ def add_to(metrics: NodeMetrics, doors: Iterable[DoorFigures]) -> None:
             for each in kept
             for status, count in each.statuses.items()
         ),
+    )
+    metrics.tally(
+        "failures",
+        "Requests that the gateway or its cluster failed, by door: answers of 5xx, and those of"
+        " WebHDFS that say so with 403, as HDFS does.",
+        ("door",),
+        lambda: (((each.door,), each.failed) for each in kept),
     )
     metrics.histogram(
         "request",

@@ -101,6 +101,9 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     sent: Sent | None = None
     """Asks to be told if the answer arrived; only of one that is there, as bytes."""
+    failed: bool = False
+    """Nothing was wrong with the request: the gateway or its cluster failed. A status of 5xx says
+    so by itself."""
 
 
 async def answered_with(run: Callable[[contextlib.AsyncExitStack], Awaitable[Answer]]) -> Answer:

@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import subprocess
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -50,8 +51,8 @@ QUANTILE: Final = re.compile(
     r"histogram_quantile\(([\d.]+), sum\(rate\((\w+)\[5m\]\)\) by \(le\)\) > (\d+)"
 )
 FAILED: Final = re.compile(
-    r"sum\(rate\((\w+)\{door=\"(\w+)\",status=~\"5\.\.\"\}\[5m\]\)\)"
-    r" / sum\(rate\(\1\{door=\"\2\"\}\[5m\]\)\) > ([\d.]+)"
+    r"sum\(rate\((\w+)\[5m\]\)\) by \(door\) / sum\(rate\((\w+)\[5m\]\)\) by \(door\)"
+    r" > ([\d.]+)"
 )
 
 Page = dict[str, float]
@@ -93,15 +94,17 @@ def takes_long(before: Iterable[Page], now: Iterable[Page], rule: str) -> bool:
     return counts[math.inf] > 0 and max((b for b in counts if b < reached), default=0) >= int(limit)
 
 
-def fails(before: Page, now: Page, rule: str) -> bool:
-    """True if a rule about failed requests finds too many, in what came since `before`."""
-    metric, door, limit = found_in(FAILED, rule)
-    of_status = re.compile(rf'{metric}{{door="{door}"}}{{status="(\d)\d\d"}}')
-    counts = Counter[str]()
+def failing(before: Page, now: Page, rule: str) -> set[str]:
+    """The doors at which a rule about requests finds too many failed, in what came since."""
+    failures, requests, limit = found_in(FAILED, rule)
+    counts = {failures: Counter[str](), requests: Counter[str]()}
     for name, value in now.items():
-        if found := of_status.fullmatch(name):
-            counts[found[1]] += int(value - before.get(name, 0))
-    return counts["5"] > float(limit) * counts.total()
+        metric, _, labels = name.partition('{door="')
+        if metric in counts:
+            counts[metric][labels.partition('"')[0]] += int(value - before.get(name, 0))
+    return {
+        door for door, n in counts[requests].items() if counts[failures][door] > float(limit) * n
+    }
 
 
 def found_in(form: re.Pattern[str], rule: str) -> tuple[str, ...]:
@@ -355,7 +358,7 @@ def test_votes_that_take_long_are_told_until_they_are_quick_again(
             fs.delete(name)
 
 
-def test_requests_of_s3_that_fail_are_told_until_they_do_not(
+def test_requests_that_fail_are_told_by_door_until_they_do_not(
     rules: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "0s")
@@ -363,15 +366,20 @@ def test_requests_of_s3_that_fail_are_told_until_they_do_not(
         (gateway,) = cluster.gateways
         s3 = s3_client(f"http://{gateway.member.s3_listen}")
 
-        def told() -> bool:
+        def told() -> set[str]:
             before = scraped(gateway)
             with suppress(ClientError):
                 s3.list_buckets()
-            return fails(before, scraped(gateway), rules["S3Fails"])
+            for path in ("", "nobody-made-this"):  # the refusal of the second is no failure
+                with suppress(urllib.error.HTTPError):
+                    urllib.request.urlopen(
+                        url_of(gateway.address, f"webhdfs/v1/{path}?op=GETFILESTATUS")
+                    ).close()
+            return failing(before, scraped(gateway), rules["DoorFails"])
 
-        assert not told()
+        assert told() == set()
         cluster.namenode.kill()
-        assert told()
+        assert told() == {"s3", "webhdfs"}
         cluster.namenode.start()
         wait_until(lambda: not told(), what="the NameNode to answer the gateway")
 

@@ -91,13 +91,19 @@ class JavaError(enum.Enum):
         return re.split(r"[.$]", self.full_name)[-1]
 
 
-class HadoopError(Exception):
-    """A refusal that is decided here."""
+_OF_CLUSTER: Final = frozenset(
+    {JavaError.SAFE_MODE, JavaError.STANDBY, JavaError.RETRIABLE, JavaError.RUNTIME}
+)
 
-    def __init__(self, kind: JavaError, message: str) -> None:
+
+class HadoopError(Exception):
+    """A refusal that is decided here. It is `failed` if the gateway or its cluster is to blame."""
+
+    def __init__(self, kind: JavaError, message: str, *, failed: bool = False) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
+        self.failed = failed or kind in _OF_CLUSTER
 
 
 class _Told(msgspec.Struct, rename="camel"):
@@ -144,7 +150,7 @@ def as_hadoop_error(error: PaxosBlockError, path: str) -> HadoopError:
             return HadoopError(kind, f"Path is not a file: {path}")
         case DirectoryNotEmptyError():
             return HadoopError(kind, f"`{path} is non empty': Directory is not empty")
-    return HadoopError(kind, error.message)
+    return HadoopError(kind, error.message, failed=type(error) not in _KINDS)
 
 
 def refusal_of(error: HadoopError) -> Answer:
@@ -153,4 +159,5 @@ def refusal_of(error: HadoopError) -> Answer:
     headers = {}
     if error.kind is JavaError.NOT_PROVEN:
         headers["WWW-Authenticate"] = "Bearer"
-    return Answer(error.kind.status, msgspec.json.encode(_Refusal(told)), headers)
+    body = msgspec.json.encode(_Refusal(told))
+    return Answer(error.kind.status, body, headers, failed=error.failed)
