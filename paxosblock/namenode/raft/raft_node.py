@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
@@ -70,6 +71,9 @@ class Counters:
 
 class RaftNode(Node):
     """A member on an injected transport. Build it in the event loop it runs in."""
+
+    whole_again_s = -math.inf
+    """The loop's time at which a damaged table was last replaced."""
 
     def __init__(
         self,
@@ -210,6 +214,14 @@ class RaftNode(Node):
     def may_lead(self) -> bool:
         """True if a leader may hand over to this member."""
         return self.full is None and self.damage is None
+
+    @property
+    def damaged_ago_s(self) -> float:
+        """Seconds since the table here was last known to be damaged: 0 while it is, infinite if it
+        never was since the start."""
+        if self.damage is not None or self.loss is not None:
+            return 0.0
+        return self.loop.time() - self.whole_again_s
 
     def found_damage(self, damage: CorruptionError) -> UnavailableError | CorruptionError:
         """Show nothing more of the table and lead no more; the leader sends another one. A member
@@ -538,7 +550,7 @@ class RaftNode(Node):
         self.snapshot_index, self._slices = table.revision, None
         before = self.machine.adopt(table)
         if self.damage is not None:
-            self.damage = None
+            self.damage, self.whole_again_s = None, self.loop.time()
             _log.warning("%s has a whole map again, that of the leader", self.name)
         self.counters.snapshots_installed += 1
         self._go_on_after(table.revision, table.term)

@@ -47,6 +47,12 @@ _OF_STATUS: tuple[tuple[str, str, Callable[[Status], float]], ...] = (
         lambda it: it.counters.tables_damaged,
     ),
     (
+        "raft_table_damaged_ago_seconds",
+        "Since this member's database was last known to be damaged: 0 while it is, +Inf if it never"
+        " was since its start.",
+        lambda it: it.damaged_ago_s,
+    ),
+    (
         "raft_strangers_refused",
         "Messages that no member of this cluster sends.",
         lambda it: it.counters.strangers_refused,

@@ -69,7 +69,10 @@ class _NoTransport:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The standing of this member, for reports; `lag` counts the entries that others lack."""
+    """The standing of this member, for reports; `lag` counts the entries that others lack. Its
+    table was last known to be damaged `damaged_ago_s` seconds before; infinite: never since its
+    start.
+    """
 
     role: str
     term: int
@@ -79,6 +82,7 @@ class Status:
     last_index: int
     snapshot_index: int
     lag: dict[str, int]
+    damaged_ago_s: float
     counters: Counters
 
 
@@ -435,6 +439,7 @@ class ReplicatedStore:
             log.last_log_index,
             node.snapshot_index,
             lag,
+            node.damaged_ago_s,
             node.counters,
         )
 
