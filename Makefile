@@ -23,7 +23,7 @@ LIVES ?= 50
 EVERY_PAIR ?=
 OUTPUT ?= build/bench.jsonl
 
-.PHONY: help bootstrap demo test test-secure quick coverage newcomer test-pythons dist test-all lint pyright format generate pictures site explore simulate lives lives-nightly crash mutants chaos soak upgrade bench clean
+.PHONY: help bootstrap demo test test-secure quick coverage newcomer test-pythons dist test-all lint pyright format generate pictures site explore simulate lives lives-nightly crash mutants chaos soak pods upgrade bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -143,6 +143,11 @@ chaos: $(STAMP) ## bad days of real processes while files are written and names 
 soak: SECONDS := 1200
 soak: $(STAMP) ## real processes at work for long, some are killed; then memory, descriptors, threads and disk of each: SECONDS=1200
 	$(BIN)/python -m tests.services.soak --seed $(SEED) --seconds $(SECONDS)
+
+IMAGE ?= localhost/paxosblock
+RUNTIME ?=
+pods: $(STAMP) ## start the pods of deploy/kubernetes by podman, without Kubernetes, and roll them out again: IMAGE=NAME RUNTIME=runc
+	$(BIN)/python -m tests.pods --image $(IMAGE) $(if $(RUNTIME),--runtime $(RUNTIME))
 
 upgrade: $(STAMP) ## nodes of another revision become today's one after the other, while files are written: REV=COMMIT
 	@[ -n "$(REV)" ] || { echo "make: name the revision to begin with: make upgrade REV=COMMIT" >&2; exit 1; }
