@@ -30,3 +30,10 @@ def without_slow_steps(printed: str) -> str:
     """`-X dev` also tells what took a tenth of a second: on a busy machine anything may."""
     lines = printed.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("Executing <"))
+
+
+def without_waiting(printed: str) -> str:
+    """A command tells that it waits once that has taken two seconds, and on a busy machine anything
+    may: this is the rest of its standard error."""
+    lines = printed.splitlines(keepends=True)
+    return "".join(line for line in lines if "waiting for the cluster at " not in line)

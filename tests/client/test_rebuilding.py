@@ -226,7 +226,7 @@ async def test_with_three_datanodes_and_one_dead_always_goes_on_by_best_effort_o
     on_failure: str,
 ) -> None:
     options = WriteOptions(on_failure, "always")
-    async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
+    async with memory_cluster(retry_for_s=1.0) as (cluster, fs):
         strict = await fs.create("/a", options=options)
         lenient = await fs.create("/b", options=replace(options, best_effort=True))
         for out in (strict, lenient):

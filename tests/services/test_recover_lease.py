@@ -29,6 +29,7 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
+from tests.children import without_waiting
 from tests.fork_server import ended
 from tests.services.content import content
 
@@ -87,12 +88,6 @@ def recover_lease(
     return ended(command, **{"stdin": subprocess.DEVNULL, **options})
 
 
-def errors_of(done: subprocess.CompletedProcess[str]) -> str:
-    """Its standard error, but for the line that it waits: what it asks for may take two seconds."""
-    lines = done.stderr.splitlines(keepends=True)
-    return "".join(line for line in lines if ": waiting for the cluster at " not in line)
-
-
 def half_written(cluster: LocalCluster, path: str) -> bytes:
     """A file in the memory of three machines, whose writer is gone."""
     assert ended([sys.executable, "-c", WRITE, cluster.url, path]).returncode == 0
@@ -114,7 +109,7 @@ def test_a_block_that_only_weak_members_could_end_is_told_and_ended_by_force(
     assert f"--force: it ends with 5 chunks, {LENGTH} bytes" in refused.stdout
     assert "may be lost: what was acknowledged behind these" in refused.stdout
     wanted = f"Bring back {gone.name} at {gone.address}, or end it without them: --force\n"
-    assert errors_of(refused) == f"recover-lease: '/a': is not closed. {wanted}"
+    assert without_waiting(refused.stderr) == f"recover-lease: '/a': is not closed. {wanted}"
     assert all(f" of {node.name} at {node.address}: " in refused.stdout for node in [gone, *left])
 
     facts = recover_lease(cluster, "/a", "--json")
@@ -123,7 +118,7 @@ def test_a_block_that_only_weak_members_could_end_is_told_and_ended_by_force(
     assert (facts.returncode, answers) == (1, ["unreachable", "weak", "weak"])
 
     forced = recover_lease(cluster, "/a", "--force", "--yes")
-    assert (forced.returncode, errors_of(forced)) == (0, "")
+    assert (forced.returncode, without_waiting(forced.stderr)) == (0, "")
     assert forced.stdout.splitlines()[-1] == f"'/a' is closed: {LENGTH} bytes"
     with Client(cluster.url, QUICK) as reading, reading.open("/a") as file:
         assert file.read() == data
@@ -153,7 +148,7 @@ def test_a_file_whose_writer_is_gone_or_is_not_is_closed_and_stays_closed(
     half_written(cluster, "/c")
     for group in ("fs", "admin"):
         closed = recover_lease(cluster, "/c", group=group)
-        assert (closed.returncode, errors_of(closed)) == (0, "")
+        assert (closed.returncode, without_waiting(closed.stderr)) == (0, "")
         assert closed.stdout == f"'/c' is closed: {LENGTH} bytes\n"
 
 
