@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from paxosblock.api.namenode import Transact
+from paxosblock.api.namenode import NO_FILE, Transact
+from paxosblock.errors import NotFoundError
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import block_entry, inode_of
-from paxosblock.namenode.catalog.kept_blocks import kept_file
 from paxosblock.namenode.catalog.permissions import Action, Actor, allowed, check_superuser
 from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.kv.interface import View
@@ -56,16 +56,22 @@ def of_block_writer(view: View, request: Any, actor: Actor) -> None:
 
 def of_block_reader(view: View, request: Any, actor: Actor) -> None:
     """Demand a user who may read the file of a block, or write it; if they ask as its writer, one
-    who may write it: they are shown a block that they may write."""
-    if request.writer != NO_WRITER:
-        of_block_writer(view, request, actor)
-        return
+    who may write it: they are shown a block that they may write. One without a file is of all
+    users, one whose file was deleted of none: its bytes are there until they are swept, or as long
+    as the past shows them, which is read by paths.
+
+    Raises:
+        NotFoundError: the file was deleted.
+        PermissionDeniedError: the actor may not.
+    """
     block: BlockId = request.block
     entry = block_entry(view, block)
-    inode = None if entry is None else inode_of(view, entry.file)
-    if entry is None or not isinstance(inode, FileInode):
-        if entry is not None and kept_file(view, entry.file) is not None:
-            check_superuser(actor)  # others read it by the path of a snapshot
+    if entry is None or entry.file == NO_FILE:
         return
-    if not (inode.owner == actor.user or allowed(inode, Action.WRITE, actor)):
+    inode = inode_of(view, entry.file)
+    if not isinstance(inode, FileInode):
+        raise NotFoundError(f"block {block}: its file was deleted", block=block)
+    if request.writer != NO_WRITER:
+        blocks.check_may_write(view, entry.file, actor)
+    elif not (inode.owner == actor.user or allowed(inode, Action.WRITE, actor)):
         blocks.check_may_read(view, inode, blocks.path(view, entry), actor)
