@@ -52,7 +52,7 @@ test: $(STAMP) ## the fast tests, in JOBS=4 processes
 	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0
 
 # Without SECURE= all of them, which takes as long as they do plain, and half of it again.
-SECURE ?= tests/services tests/outside tests/cli tests/spark tests/client/test_processes.py
+SECURE ?= tests
 test-secure: $(STAMP) ## the tests of whole clusters once more, with certificates and block tokens: SECURE="FILES"
 	$(BIN)/pytest -q --secure -m 'not slow' -n $(JOBS) --max-worker-restart=0 $(SECURE)
 

@@ -8,11 +8,15 @@ another one, such as plain bytes on a socket, says so: `@pytest.mark.plain("why"
 
 from __future__ import annotations
 
+import argparse
 import functools
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.request import HTTPSHandler, build_opener, install_opener
 
@@ -35,7 +39,12 @@ TESTED: Final = (
     "tests/outside/",
     "tests/cli/",
     "tests/spark/",
+    "tests/page/",
     "tests/client/test_processes.py",
+    "tests/client/test_publishing.py",
+    "tests/client/test_growing.py",
+    "tests/client/test_snapshots.py",
+    "tests/client/test_history.py",
 )
 """Tests of whole clusters, which run secure. Others start none, or parts of one by hand."""
 
@@ -71,6 +80,22 @@ def begin(folder: Path) -> None:
     tls = Tls(os.environ["PAXOSBLOCK_CLIENT_TLS_CERT"], made.ca)
     object.__setattr__(OPEN, "tls", tls)
     install_opener(build_opener(HTTPSHandler(context=tls.client)))
+
+
+def add_switch(parser: argparse.ArgumentParser) -> None:
+    """Let a program of the tests be told `--secure`."""
+    why = "with certificates, and block tokens by keys that change each second"
+    parser.add_argument("--secure", action="store_true", help=why)
+
+
+@contextmanager
+def as_told(options: argparse.Namespace) -> Iterator[None]:
+    """Be secure while a program runs, if its `options` say so."""
+    with TemporaryDirectory() as authority:
+        if options.secure:
+            os.environ["PAXOSBLOCK_NAMENODE_BLOCK_KEY_INTERVAL"] = "1s"
+            begin(Path(authority))
+        yield
 
 
 def secure_clients() -> None:

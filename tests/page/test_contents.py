@@ -23,6 +23,7 @@ from paxosblock.namenode import namenode_server
 from paxosblock.net.port import page_door
 from paxosblock.net.port.page_door import DOWNLOADS_MAX
 from paxosblock.page.contents import FIRST_BYTES, WINDOW_BYTES, kept_as
+from tests.secure import url_of
 from tests.waiting import wait_until, wait_until_async
 
 MIB = 1 << 20
@@ -41,7 +42,7 @@ class Stored:
 
     def open(self, page: str, path: str, user: str = "", *, head: bool = False) -> HTTPResponse:
         """Ask for a page of a file."""
-        url = f"http://{self.cluster.namenode.address}/{page}?path={quote(path)}"
+        url = url_of(self.cluster.namenode.address, f"{page}?path={quote(path)}")
         headers = {"Access-User": user or claimed_user()}
         request = urllib.request.Request(url, headers=headers, method="HEAD" if head else "GET")
         answer = urllib.request.urlopen(request, timeout=60)
@@ -110,6 +111,7 @@ def test_a_name_stands_in_the_header_without_what_means_something_there(
     assert found.count('"') == 2
 
 
+@pytest.mark.plain("it claims to be others, whom a certificate does not name")
 def test_only_who_may_read_a_file_gets_its_bytes(stored: Stored) -> None:
     for page in ("download", "preview", "preview.json"):
         with pytest.raises(HTTPError) as refused:

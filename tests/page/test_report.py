@@ -12,6 +12,9 @@ from paxosblock.api.status import ClusterStatus
 from paxosblock.cli.main import run
 
 
+@pytest.mark.plain(
+    "it shows what a caller without a name sees, whom a node with certificates refuses"
+)
 def test_the_last_line_of_the_report_is_the_page_and_the_others_are_as_before(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

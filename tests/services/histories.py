@@ -56,6 +56,7 @@ from paxosblock.errors import ExistsError, NotFoundError, Outcome, PaxosBlockErr
 from paxosblock.local.node_process import Node
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.protocol.types import Durability, WriterId
+from tests import secure
 from tests.raft.linearizability import ABSENT, Operation, is_linearizable
 from tests.services.one_order import Heard, Ids, Look, mistakes
 from tests.waiting import wait_until_async
@@ -489,8 +490,10 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60)
+    secure.add_switch(parser)
     options = parser.parse_args()
-    campaign = run(options.seed, for_seconds(options.seconds, options.seed))
+    with secure.as_told(options):
+        campaign = run(options.seed, for_seconds(options.seconds, options.seed))
     violations = campaign.history.violations() + campaign.history.mistakes()
     sys.stdout.write(
         f"seed {options.seed}: faults {dict(campaign.faults)}, "

@@ -30,6 +30,7 @@ from paxosblock.config import ClientConfig, DataNodeConfig
 from paxosblock.datanode.volumes.volume import STEP_THREADS
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
+from tests import secure
 from tests.services.content import content
 from tests.waiting import wait_until
 
@@ -210,8 +211,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kill-every", type=float, default=10, help="seconds")
     parser.add_argument("--names", type=int, default=800, help="thousands that are made before")
+    secure.add_switch(parser)
     options = parser.parse_args()
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, secure.as_told(options):
         plan = Plan(options.seed, options.seconds, options.kill_every, options.names)
         mistakes = soak(Path(folder) / "c", plan, print)
     sys.stdout.writelines(f"{mistake}\n" for mistake in mistakes)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
-import tempfile
 from pathlib import Path
 
 from tests import secure
@@ -23,13 +21,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--namenodes", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="keep the cluster with its logs here")
-    why = "with certificates, and block tokens by keys that change each second"
-    parser.add_argument("--secure", action="store_true", help=why)
+    secure.add_switch(parser)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as authority:
-        if options.secure:
-            os.environ["PAXOSBLOCK_NAMENODE_BLOCK_KEY_INTERVAL"] = "1s"
-            secure.begin(Path(authority))
+    with secure.as_told(options):
         _run(options)
 
 
