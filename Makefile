@@ -149,10 +149,9 @@ RUNTIME ?=
 pods: $(STAMP) ## start the pods of deploy/kubernetes by podman, without Kubernetes, and roll them out again: IMAGE=NAME RUNTIME=runc
 	$(BIN)/python -m tests.pods --image $(IMAGE) $(if $(RUNTIME),--runtime $(RUNTIME))
 
-upgrade: $(STAMP) ## nodes of another revision become today's one after the other, while files are written: REV=COMMIT
-	@[ -n "$(REV)" ] || { echo "make: name the revision to begin with: make upgrade REV=COMMIT" >&2; exit 1; }
-	@git worktree add --quiet --force --detach build/upgrade $(REV)
-	@$(BIN)/python -m tests.services.mixed_versions build/upgrade; code=$$?; git worktree remove --force build/upgrade; exit $$code
+REV ?=
+upgrade: $(STAMP) ## nodes of another revision, the last release without REV=COMMIT, become today's one after the other, while files are written
+	$(BIN)/python -m tests.services.mixed_versions $(REV)
 
 bench: $(STAMP) ## the usual benchmarks, beside what bare sockets and disks do in the same run: CASES="write calls" OUTPUT=build/bench.jsonl
 	@mkdir -p $(dir $(OUTPUT))

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.revisions import checkout
 from tests.services.test_tutorial import Shell, Step, pattern, steps
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
 OURS: Final = ("PAXOSBLOCK", "PYTHON", "VIRTUAL_ENV")
 """The beginnings of variables that a newcomer does not have."""
 
@@ -79,16 +79,13 @@ class Newcomer:
 def main() -> None:
     """Read both pages, each in an environment of its own."""
     with tempfile.TemporaryDirectory() as place:
-        checkout = Path(place, "checkout")
-        checkout.mkdir()
-        archive = subprocess.check_output(["git", "-C", REPOSITORY, "archive", "HEAD"])
-        subprocess.run(["tar", "-x", "-C", checkout], check=True, input=archive)
+        ours = checkout("HEAD", Path(place, "checkout"))
         for page in ("README.md", "docs/tutorial.md"):
             folder = Path(place, Path(page).stem)
             subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
             (folder / "notes.txt").write_text("what a newcomer has to note\n")
             with shell_in(folder, folder / "env" / "bin") as shell:
-                Newcomer(shell, checkout, folder).read(page)
+                Newcomer(shell, ours, folder).read(page)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """A cluster of another revision whose nodes become today's one after the other, while a client of
-today writes:  python -m tests.services.mixed_versions FOLDER
+today writes:  python -m tests.services.mixed_versions [REVISION]
 
-`FOLDER` is a checkout of that revision; `make upgrade REV=COMMIT` makes one. NameNodes come first,
-the leader last of them, then the DataNodes. What was written is read byte for byte after each step.
+Without a revision it is the last release; while there is none, that of a day ago. NameNodes come
+first, the leader last of them, then the DataNodes. What was written is read byte for byte after
+each step.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.base.units import KIB
 from paxosblock.config import ClientConfig
 from paxosblock.local.node_process import Node
+from tests.revisions import before, checkout
 from tests.services.content import content, first_difference
 from tests.waiting import wait_until
 
@@ -32,12 +34,12 @@ FILE_BYTES: Final = 300 * KIB
 FLUSHED_BYTES: Final = 10 * KIB
 
 
-def started(before: Path, path: Path) -> LocalCluster:
+def started(code: Path, path: Path) -> LocalCluster:
     """Have that revision start a cluster of three NameNodes and three DataNodes, its own way."""
     command = [sys.executable, "-m", "paxosblock", "cluster", "up", "--path", str(path)]
     command += ["--namenodes", "3", "--datanodes", "3", "--base-port", "0"]
     # `-m` looks in the current folder before it looks where the environment has the package.
-    subprocess.run(command, cwd=before, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=code, check=True, stdout=subprocess.DEVNULL)
     return LocalCluster.at(path)
 
 
@@ -46,16 +48,16 @@ def runs(node: Node, code: Path) -> bool:
     return Path(os.readlink(f"/proc/{node.pid}/cwd")) == code
 
 
-def upgrade(before: Path, path: Path) -> Iterator[str]:
+def upgrade(other: Path, path: Path) -> Iterator[str]:
     """Upgrade a new cluster in the folder `path` node by node; yield what was done, step by step.
 
     Raises AssertionError if anything that was acknowledged cannot be read as it was written.
     """
-    before = before.resolve()
-    cluster = started(before, path)
+    other = other.resolve()
+    cluster = started(other, path)
     with ExitStack() as stack:
         stack.callback(cluster.close)
-        assert all(runs(node, before) for node in cluster.nodes)
+        assert all(runs(node, other) for node in cluster.nodes)
         fs = stack.enter_context(Client(cluster.url, CONFIG))
         log = stack.enter_context(fs.create("/log"))
         written = list[str]()
@@ -73,13 +75,13 @@ def upgrade(before: Path, path: Path) -> Iterator[str]:
 
         done = 0
         work(done)
-        yield f"all nodes run {before}"
+        yield f"all nodes run {other}"
         leader = cluster.wait_leader()
         followers = [node for node in cluster.namenodes if node is not leader]
         for done, node in enumerate((*followers, leader, *cluster.datanodes), 1):
             node.stop()
             node.start()
-            assert not runs(node, before)
+            assert not runs(node, other)
             cluster.wait_registered()
             work(done)
             yield f"{node.name} runs today's code"
@@ -98,9 +100,13 @@ def check(fs: Client, name: str, size_bytes: int) -> None:
 def main() -> None:
     """Upgrade a cluster, and say each step."""
     parser = argparse.ArgumentParser(description="nodes of another revision become today's")
-    parser.add_argument("before", type=Path, metavar="FOLDER", help="a checkout of the other one")
+    parser.add_argument("revision", nargs="?", help="the other one, as git names it")
+    revision = parser.parse_args().revision or before()
+    if not revision:
+        parser.error("this repository has no other revision")
     with TemporaryDirectory(prefix="paxosblock-") as folder:
-        for step in upgrade(parser.parse_args().before, Path(folder) / "cluster"):
+        code = checkout(revision, Path(folder) / "before")
+        for step in upgrade(code, Path(folder) / "cluster"):
             sys.stdout.write(f"{step}\n")
             sys.stdout.flush()
 
