@@ -115,7 +115,7 @@ class Checker:
     """Damaged replicas of which the NameNode that decides had not heard at the last look."""
     _told: dict[tuple[BlockId, StorageId], dict[Host | None, float]] = field(default_factory=dict)
     """The times at which NameNodes heard of damaged replicas."""
-    _wanted: dict[BlockId, int] = field(default_factory=dict)
+    _wanted: dict[BlockId, Wanted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.world.network.promises.hears.append(self._hear)
@@ -134,7 +134,9 @@ class Checker:
             if wanted.record.restored or version != _version(wanted.record):
                 continue  # it was opened again, or cut: whole is something else by now
             members = frozenset(wanted.record.members)
-            kept = min(wanted.replication, self._wanted[block], len(before))
+            kept = min(wanted.replication, self._wanted[block].replication, len(before))
+            if wanted.file != self._wanted[block].file:
+                kept = 1  # the file that it came from may have asked for fewer just before
             unknown = lost_just_now | self._unnoticed.get(block, frozenset())
             have = len((now | unknown) & members)
             sound = now & members
@@ -237,7 +239,7 @@ class Checker:
             if block in hurt:
                 sound = frozenset(one for one in sound if not self.is_damaged(block, one))
                 self._unnoticed[block] = frozenset(self._unheard(block, decides))
-            self._wanted[block] = wanted.replication
+            self._wanted[block] = wanted
             record = wanted.record
             if record.finalized and not record.restored:
                 self._sound[block] = _version(record), sound & frozenset(record.members)

@@ -92,7 +92,10 @@ class Promises:
         """It gets this answer, or does not: it may be lost, and is true all the same."""
         fenced = self._about(method, request)
         if isinstance(answer, PaxosBlockError):
-            if isinstance(answer, FencedError) and fenced is not None:
+            told = isinstance(answer, FencedError) and f"closed by {request.writer}" not in str(
+                answer
+            )
+            if told and fenced is not None:  # not one who asks for more of what they have closed
                 self.counts["writers told that they are fenced"] += fenced not in self._fenced
                 self._fenced.add(fenced)
             return
