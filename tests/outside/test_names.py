@@ -10,6 +10,7 @@ import socket
 import fsspec
 import pytest
 
+from paxosblock import Client
 from paxosblock.api.capability import BlockKey
 from paxosblock.api.transaction import Marker
 from paxosblock.api.user_tokens import PREFIX, UserToken, seal
@@ -40,6 +41,27 @@ def test_info_has_what_pyarrow_and_fsspec_ask_for(fs: PaxosBlockFileSystem, tree
     now = datetime.datetime.now(datetime.UTC).timestamp()
     assert now - 60 < file["created"] <= file["mtime"] < now + 60
     assert json.loads(json.dumps(file)) == file
+
+
+def test_what_another_client_did_is_seen_at_once_as_no_listing_is_kept(
+    fs: PaxosBlockFileSystem, tree: str, cluster: LocalCluster
+) -> None:
+    """Also by one that was asked to keep listings, as fsspec's own option says."""
+    keeps = fsspec.filesystem(
+        "paxosblock", namenodes=fs.namenodes, use_listings_cache=True, listings_expiry_time=3600
+    )
+    for each in (fs, keeps):
+        assert each.ls(f"{tree}/d", detail=False) == [f"{tree}/d/c", f"{tree}/d/e"]
+        assert each.info(f"{tree}/b")["size"] == 2
+        assert not each.dircache
+    with Client(cluster.url) as other:
+        other.rename(f"{tree}/d/c", f"{tree}/d/new")
+        other.truncate(f"{tree}/b", 1)
+    for each in (fs, keeps):
+        assert each.ls(f"{tree}/d", detail=False) == [f"{tree}/d/e", f"{tree}/d/new"]
+        assert each.find(tree) == [f"{tree}/{name}" for name in ("a", "b", "d/e", "d/new")]
+        assert not each.exists(f"{tree}/d/c")
+        assert each.info(f"{tree}/b")["size"] == 1
 
 
 def test_times_are_those_of_the_file(fs: PaxosBlockFileSystem, tree: str) -> None:
