@@ -49,7 +49,6 @@ from paxosblock.api.status import CLUSTER_STATUS, ClusterRoom, ClusterStatusRequ
 from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import AclChange, Operation, TransactionOutcome, Truncate
 from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenRight
-from paxosblock.api.watching import NameChange
 from paxosblock.base.acl_entries import Acl, AclEntry, acl_of, parse_acl
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
@@ -60,7 +59,7 @@ from paxosblock.client.names.below import below_at_once, content_summaries, cont
 from paxosblock.client.names.snapshot_verbs import AsyncSnapshots
 from paxosblock.client.names.url import cluster_addresses
 from paxosblock.client.names.walk import glob, pages, walk
-from paxosblock.client.names.watch import watcher
+from paxosblock.client.names.watch_verbs import AsyncWatching
 from paxosblock.client.opening import opening
 from paxosblock.client.reading.file_checksum import FileChecksum, file_checksum
 from paxosblock.client.reading.file_reader import AsyncFileReader
@@ -84,7 +83,7 @@ if TYPE_CHECKING:
 READ_MODES: Final = frozenset({"r", "rb"})
 
 
-class AsyncClient(AsyncCopies, AsyncSnapshots):
+class AsyncClient(AsyncCopies, AsyncSnapshots, AsyncWatching):
     """A client of one cluster.
 
     Make it inside a running event loop and use it there; it opens connections when they are needed,
@@ -465,30 +464,6 @@ class AsyncClient(AsyncCopies, AsyncSnapshots):
         """
         request = subtree.ListKeys(text_of(path), prefix, after, delimiter, limit)
         return await self._session.namenodes.call(subtree.LIST_KEYS, request)
-
-    def watch(
-        self, path: AnyPath, *, after: int | None = None, listed: bool = False
-    ) -> AsyncIterator[NameChange]:
-        """Yield each change of names at `path` and below it, once and in order, without end.
-
-        Changes with one revision happened at one moment: who keeps a copy of the names takes away
-        first what was removed or renamed, the deepest first. A program that lists something
-        (`Listing` and `KeyListing` tell the revision) and watches `after` that revision misses
-        nothing and hears nothing twice, whichever NameNodes fail meanwhile. Nothing need be at
-        `path`. What the user may not list is not told.
-
-        Args:
-            after: the revision behind which to begin; None: what is changed from the first step of
-                the iteration on.
-            listed: yield first what is there, as `ChangeKind.LISTED`; a gap is then a change of
-                the kind `GAP`, behind which all that is there is listed again.
-
-        Raises:
-            GapError: changes behind `after` are no longer known: list again, and go on from there.
-            InvalidRequestError: `after` is no revision yet; `after` and `listed` are both given.
-            UnavailableError: no NameNode answered for `retry_for_s`.
-        """
-        return watcher(self._session, text_of(path), after, listed=listed).run()
 
     async def glob(self, pattern: AnyPath, *, at: When | None = None) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as

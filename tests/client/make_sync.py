@@ -68,6 +68,7 @@ CLASSES: Final = (
         (
             ("AsyncCopies", "copies/copy_calls.py"),
             ("AsyncSnapshots", "names/snapshot_verbs.py"),
+            ("AsyncWatching", "names/watch_verbs.py"),
         ),
     ),
     Made("BlockVerbs", "block_verbs.py", "Mirror", "sync_base.py"),

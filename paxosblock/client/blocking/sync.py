@@ -17,7 +17,7 @@ from paxosblock.api.status import ClusterRoom
 from paxosblock.api.subtree import KEYS_MAX, ContentSummary, KeyListing, Summed
 from paxosblock.api.transaction import Operation, TransactionOutcome
 from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenRight
-from paxosblock.api.watching import NameChange
+from paxosblock.api.watching import NameChange, NameChanges
 from paxosblock.base.acl_entries import AclEntry
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.paths import AnyPath
@@ -329,30 +329,6 @@ class Client(ClientBase):
             delimiter=delimiter,
             limit=limit,
         )
-
-    def watch(
-        self, path: AnyPath, *, after: int | None = None, listed: bool = False
-    ) -> Iterator[NameChange]:
-        """Yield each change of names at `path` and below it, once and in order, without end.
-
-        Changes with one revision happened at one moment: who keeps a copy of the names takes away
-        first what was removed or renamed, the deepest first. A program that lists something
-        (`Listing` and `KeyListing` tell the revision) and watches `after` that revision misses
-        nothing and hears nothing twice, whichever NameNodes fail meanwhile. Nothing need be at
-        `path`. What the user may not list is not told.
-
-        Args:
-            after: the revision behind which to begin; None: what is changed from the first step of
-                the iteration on.
-            listed: yield first what is there, as `ChangeKind.LISTED`; a gap is then a change of
-                the kind `GAP`, behind which all that is there is listed again.
-
-        Raises:
-            GapError: changes behind `after` are no longer known: list again, and go on from there.
-            InvalidRequestError: `after` is no revision yet; `after` and `listed` are both given.
-            UnavailableError: no NameNode answered for `retry_for_s`.
-        """
-        return self._iterate(self._async.watch(path, after=after, listed=listed))
 
     def glob(self, pattern: AnyPath, *, at: When | None = None) -> list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, as
@@ -937,6 +913,48 @@ class Client(ClientBase):
             PermissionDeniedError: it was another user's, or the directory above is not writable.
         """
         return self._run(self._async.undelete, path)
+
+    def watch(
+        self, path: AnyPath, *, after: int | None = None, listed: bool = False
+    ) -> Iterator[NameChange]:
+        """Yield each change of names at `path` and below it, once and in order, without end.
+
+        Changes with one revision happened at one moment: who keeps a copy of the names takes away
+        first what was removed or renamed, the deepest first. A program that lists something
+        (`Listing` and `KeyListing` tell the revision) and watches `after` that revision misses
+        nothing and hears nothing twice, whichever NameNodes fail meanwhile. Nothing need be at
+        `path`. What the user may not list is not told.
+
+        Args:
+            after: the revision behind which to begin; None: what is changed from the first step of
+                the iteration on.
+            listed: yield first what is there, as `ChangeKind.LISTED`; a gap is then a change of
+                the kind `GAP`, behind which all that is there is listed again.
+
+        Raises:
+            GapError: changes behind `after` are no longer known: list again, and go on from there.
+            InvalidRequestError: `after` is no revision yet; `after` and `listed` are both given.
+            UnavailableError: no NameNode answered for `retry_for_s`.
+        """
+        return self._iterate(self._async.watch(path, after=after, listed=listed))
+
+    def changes(
+        self, path: AnyPath, after: NameChanges | int | None = None, *, wait_s: float = 0.0
+    ) -> NameChanges:
+        """Return some of the changes that `watch` yields, for a program that asks now and then.
+
+        Args:
+            after: the answer, or the revision, behind which to go on; None: tell only the place
+                behind all changes that were made before this call.
+            wait_s: how long to wait for a change if there is none yet; at most half of the
+                client's `rpc_timeout_s`.
+
+        Raises:
+            GapError: changes behind `after` are no longer known: list again, and go on from there.
+            InvalidRequestError: `after` is no revision yet.
+            UnavailableError: no NameNode answered for `retry_for_s`.
+        """
+        return self._run(self._async.changes, path, after, wait_s=wait_s)
 
 
 class BlockVerbs(Mirror[AsyncBlockVerbs]):

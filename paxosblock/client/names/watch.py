@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.api.subtree import LIST_SUBTREE, NO_MOMENT, ListSubtree
 from paxosblock.api.watching import POLL_S, WATCH, ChangeKind, NameChange, NameChanges, WatchNames
@@ -54,7 +56,7 @@ class Watcher:
                 for change in await self._list():
                     yield change
             try:
-                answer = await self._fetch(min(POLL_S, self.session.config.rpc_timeout_s / 2))
+                answer = await self._fetch(_longest_wait_s(self.session, POLL_S))
             except GapError:
                 if not self.listed:
                     raise
@@ -71,21 +73,10 @@ class Watcher:
     async def _fetch(self, wait_s: float = 0.0) -> NameChanges:
         """Ask until a NameNode answers, and go on behind what it says."""
         request = WatchNames(self.path, self.after, self._skip, wait_s, self._timeline)
-        backoff = Backoff(self.session.config.retry_for_s, LONGEST_PAUSE_S)
-        call = self.session.namenodes.call
-        while True:
-            try:
-                answer = await call(WATCH, request, retry_for_s=0)
-            except GapError:
-                raise
-            except PaxosBlockError as error:
-                if not error.retriable or backoff.exhausted:
-                    raise
-                await backoff.pause()
-                continue
-            self._timeline = answer.timeline
-            self._go_on_from(answer.revision, answer.skip)
-            return answer
+        answer = await _ask(self.session, request)
+        self._timeline = answer.timeline
+        self._go_on_from(answer.revision, answer.skip)
+        return answer
 
     async def _list(self) -> list[NameChange]:
         """Return what is there at one moment, and go on from there."""
@@ -126,6 +117,36 @@ def watcher(session: SharedSession, path: str, after: int | None, *, listed: boo
     if listed and after is not None:
         raise InvalidRequestError("what is there is listed as it is now, and not after a revision")
     return Watcher(session, path, after, listed)
+
+
+async def next_changes(
+    session: SharedSession, path: str, after: NameChanges | int | None, wait_s: float
+) -> NameChanges:
+    """Ask once for what comes `after` an answer or a revision (`AsyncClient.changes`)."""
+    if isinstance(after, NameChanges):
+        place = WatchNames(path, after.revision, after.skip, timeline=after.timeline)
+    else:
+        place = WatchNames(path, after)
+    return await _ask(session, replace(place, wait_s=_longest_wait_s(session, wait_s)))
+
+
+def _longest_wait_s(session: SharedSession, wanted_s: float) -> float:
+    """Return how long a NameNode may wait, so that its answer comes in time."""
+    return min(wanted_s, session.config.rpc_timeout_s / 2)
+
+
+async def _ask(session: SharedSession, request: WatchNames) -> NameChanges:
+    """Ask until a NameNode answers; a gap of one is not asked of another."""
+    backoff = Backoff(session.config.retry_for_s, LONGEST_PAUSE_S)
+    while True:
+        try:
+            return await session.namenodes.call(WATCH, request, retry_for_s=0)
+        except GapError:
+            raise
+        except PaxosBlockError as error:
+            if not error.retriable or backoff.exhausted:
+                raise
+            await backoff.pause()
 
 
 def _as_listed(entry: FileStatus, revision: int) -> NameChange:

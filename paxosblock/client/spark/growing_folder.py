@@ -1,10 +1,10 @@
 """A stream of the files that appear in a directory, or that match a pattern, once each.
 
-Every entry of the namespace has the number of the change that linked it (see `Listing`), so new
-files come after all that were there, whatever their names and times: a file that is moved here long
-after it was written, the files of one transaction, and those of two listings that cross. An offset
-is a place in that order. It names no files except those before it that were still being written;
-these follow when they are closed.
+Every entry of the namespace has the number of the change that linked it (see `Listing`), with which
+the change feed tells of it, too. So new files come after all that were there, whatever their names
+and times: a file that is moved here long after it was written, the files of one transaction, and
+those of two listings that cross. An offset is a place in that order. It names no files except those
+before it that were still being written; these follow when they are closed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -24,16 +24,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from paxosblock.client.spark.listing import ListedFile, ResolvedPath, base_of, find
+from paxosblock.api.namenode import FileStatus
+from paxosblock.client.spark.listing import ListedFile, ResolvedPath, base_of
+from paxosblock.client.spark.new_files import NewFiles
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.source import plan
 from paxosblock.client.spark.source_options import SparkOptions
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.errors import InvalidRequestError, NotFoundError
-
-POLL_S: Final = 0.2
-"""Shortest pause between two listings. It is at least four times as long as a listing takes, so
-that large directories are not listed all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,10 @@ class StreamProgress:
     def lacks(self, found: ListedFile) -> bool:
         """True if a file was not read yet."""
         return found.key > self.key or found.status.file_id in self.pending
+
+    def before(self, other: StreamProgress) -> bool:
+        """True if each file that this one read, the other one read, too."""
+        return self.key <= other.key and self.files <= other.files
 
 
 def advance(
@@ -136,11 +138,14 @@ class GrowingReader(StreamReader):
     def __init__(self, schema: StructType, options: SparkOptions) -> None:
         super().__init__(schema, options)
         self._latest: StreamProgress | None = None
+        self._new: NewFiles | None = None
+        self._since = StreamProgress(0)
+        """What was read when `_new` began, and what it has forgotten since."""
 
     @short_errors
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before the first file."""
-        return StreamProgress(self._directory_id()).offset()
+        return StreamProgress(self._base().file_id).offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the option `maxFilesPerTrigger` or `maxBytesPerTrigger`."""
@@ -160,38 +165,56 @@ class GrowingReader(StreamReader):
         at = StreamProgress.parse(start, self._options.path)
         deadline = time.monotonic() + WAIT_S
         while True:
-            begun = time.monotonic()
             end = self._next(at, limit)
-            now = time.monotonic()
-            if end != at or self._goal is not None or now >= deadline:
+            left_s = deadline - time.monotonic()
+            if end != at or self._goal is not None or left_s <= 0:
                 return end.offset()
-            time.sleep(min(max(POLL_S, 4 * (now - begun)), deadline - now))
+            self._new_since(at).wait(left_s)
 
     def _next(self, at: StreamProgress, limit: ReadLimit) -> StreamProgress:
-        finding = self._find(at)
+        finding = self._find(at, at)
         upto = finding.revision if self._goal is None else min(finding.revision, self._goal)
         self._latest = advance(at, finding, upto, ReadAllAvailable())
         return advance(at, finding, upto, limit)
 
-    def _find(self, at: StreamProgress) -> ResolvedPath:
-        if self._directory_id() != at.directory_id:
+    def _find(self, begin: StreamProgress, at: StreamProgress) -> ResolvedPath:
+        """Return what was not read at `begin`. Raises NotFoundError if the directory is not the one
+        that was there `at` an offset."""
+        base = self._base()
+        if base.file_id != at.directory_id:
             raise NotFoundError(
                 f"'{self._options.path}': is another directory than the one the stream began with",
                 path=self._options.path,
             )
-        return find(self._fs, self._options.path)
+        return self._new_since(begin).now(base)
 
-    def _directory_id(self) -> int:
-        return self._fs.stat(base_of(self._options.path)[0]).file_id
+    def _new_since(self, at: StreamProgress) -> NewFiles:
+        new = self._new
+        if new is None or not self._since.before(at):
+            new, self._since = NewFiles(self._fs, self._options.path), at
+            if at.linked and not at.pending:  # these were there before
+                new.begin(at.linked - 1)
+            self._new = new
+        return new
+
+    def _base(self) -> FileStatus:
+        return self._fs.stat(base_of(self._options.path)[0])
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the end of the last listing, which a query's progress shows."""
+        """Return the end of all that was there at the last look, which a query's progress shows."""
         return None if self._latest is None else self._latest.offset()
 
     @short_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Let no more files appear from now on."""
-        self._goal = find(self._fs, self._options.path).revision
+        self._goal = self._fs.changes(base_of(self._options.path)[0]).revision
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Forget the files of the micro-batches up to `end`, which are done."""
+        done = StreamProgress.parse(end, self._options.path)
+        if self._new is not None and self._since.before(done):
+            self._since = done
+            self._new.keep(done.lacks)
 
     @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -203,5 +226,5 @@ class GrowingReader(StreamReader):
         """
         path = self._options.path
         begin, last = StreamProgress.parse(start, path), StreamProgress.parse(end, path)
-        files = files_between(begin, last, self._find(last))
+        files = files_between(begin, last, self._find(begin, last))
         return plan(self._fs, [each.status for each in files], self._schema, self._options)

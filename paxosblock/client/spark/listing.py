@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import itertools
@@ -68,38 +69,48 @@ class _Walk:
     """The id of the directory where it began."""
     descended: bool = False
 
-    def below(self, directory: str, names: Names, since: int = 0) -> None:
-        """Collect the files below a directory whose paths match `names`, all of them if empty."""
-        for entry, linked in self._entries(directory):
-            if not entry.name.startswith(HIDDEN) or names[:1] == (entry.name,):
-                self._match(entry, names, max(since, linked))
+    def below(
+        self, directory: str, names: Names, since: int = 0, file_id: int | None = None
+    ) -> None:
+        """Collect the files below a directory whose paths match `names`, all of them if empty.
 
-    def _match(self, entry: FileStatus, names: Names, since: int) -> None:
-        if names and names[0] == _ANY_DEPTH:
-            self._match(entry, names[1:], since)
-            if entry.kind is Kind.DIRECTORY:
-                self._enter(entry, names, since)
-        elif not names or _matches(entry.name, names[0]):
-            if entry.kind is Kind.DIRECTORY:
-                self._enter(entry, names[1:], since)
-            elif not names[1:]:
-                self.files[entry.path] = ListedFile(entry, since)
+        With `file_id` another directory that has taken its place meanwhile is not entered, unless
+        in `one_state`: who follows changes hears of it, and since when it has its name.
+        """
+        for entry, linked in self._entries(directory, file_id):
+            for left in left_behind(entry.name, names):
+                if entry.kind is Kind.DIRECTORY:
+                    self._enter(entry, left, max(since, linked))
+                elif not left:
+                    self.files[entry.path] = ListedFile(entry, max(since, linked))
 
     def _enter(self, directory: FileStatus, names: Names, since: int) -> None:
         self.descended = True
-        try:
-            self.below(directory.path, names, since)
-        except NotFoundError:  # deleted since it was listed
-            return
+        with contextlib.suppress(NotFoundError):  # deleted since it was listed
+            self.below(directory.path, names, since, directory.file_id)
 
-    def _entries(self, directory: str) -> Iterator[tuple[FileStatus, int]]:
+    def _entries(self, directory: str, file_id: int | None) -> Iterator[tuple[FileStatus, int]]:
         pages = list(self.fs.pages(directory, one_state=self.one_state))
         if self.base < 0:
             self.base, self.revision = pages[0].directory, pages[0].revision
+        if not self.one_state and file_id not in (None, pages[0].directory):
+            return
         for page in pages:
             for entry, linked in zip(page.entries, page.linked, strict=True):
                 if not self.one_state or linked <= pages[0].revision:
                     yield entry, linked
+
+
+def left_behind(name: str, names: Names) -> list[Names]:
+    """Return what may be left of a pattern behind a name that fits its beginning; nothing if it
+    does not. A file matches if () is left, and all below a directory then does."""
+    if name.startswith(HIDDEN) and names[:1] != (name,):
+        return []
+    if not names:
+        return [()]
+    if names[0] == _ANY_DEPTH:
+        return [*left_behind(name, names[1:]), names]
+    return [names[1:]] if _matches(name, names[0]) else []
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -124,6 +135,28 @@ def base_of(path: str) -> tuple[str, Names]:
     while literal < len(names) and not any(sign in names[literal] for sign in _WILDCARDS):
         literal += 1
     return "/" + "/".join(names[:literal]), names[literal:]
+
+
+def left_below(base: str, names: Names, path: str) -> list[Names]:
+    """Return what may be left of the pattern `names` in `base` behind `path`, which is below it."""
+    left = [names]
+    for name in path.removeprefix(base).strip("/").split("/"):
+        left = [each for before in left for each in left_behind(name, before)]
+    return left
+
+
+def files_below(
+    fs: Client, directory: str, file_id: int, names: Names, since: int
+) -> Mapping[str, ListedFile]:
+    """Return the files below a directory that match `names`, none if it is not there any more.
+
+    Args:
+        since: the change that gave the directory its name.
+    """
+    walk = _Walk(fs, one_state=False)
+    with contextlib.suppress(NotFoundError):
+        walk.below(directory, names, since, file_id)
+    return walk.files
 
 
 def find(fs: Client, path: str, *, one_state: bool = False) -> ResolvedPath:
