@@ -96,6 +96,19 @@ def test_a_watcher_that_lists_first_goes_on_from_there(fs: Client) -> None:
     assert change.revision > found[0].revision
 
 
+def test_who_asks_now_and_then_hears_what_a_watcher_hears(fs: Client) -> None:
+    place = fs.changes("/asked")
+    assert not place.changes
+    heard: list[NameChange] = []
+    for number in range(3):
+        fs.mkdirs(f"/asked/{number}")
+        place = fs.changes("/asked", place, wait_s=5)
+        heard += place.changes
+    assert [each.path for each in heard] == ["/asked", *(f"/asked/{each}" for each in range(3))]
+    assert fs.changes("/asked", place).changes == ()
+    assert fs.changes("/asked", heard[0].revision).changes == tuple(heard[2:])
+
+
 def test_what_is_not_there_yet_can_be_watched(fs: Client) -> None:
     listed = fs.list_keys("/")
     fs.mkdirs("/later/on")

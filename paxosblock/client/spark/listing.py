@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.base.paths import is_below
 from paxosblock.client.blocking.sync import Client
 from paxosblock.errors import NotFoundError
 
@@ -138,8 +139,9 @@ def base_of(path: str) -> tuple[str, Names]:
 
 
 def left_below(base: str, names: Names, path: str) -> list[Names]:
-    """Return what may be left of the pattern `names` in `base` behind `path`, which is below it."""
-    left = [names]
+    """Return what may be left of the pattern `names` in `base` behind `path`; nothing if that does
+    not fit."""
+    left = [names] if is_below(path, base) else []
     for name in path.removeprefix(base).strip("/").split("/"):
         left = [each for before in left for each in left_behind(name, before)]
     return left
