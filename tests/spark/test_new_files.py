@@ -1,4 +1,4 @@
-"""What a stream of a directory knows of it by the change feed, beside what a listing shows."""
+"""Streams of a directory know by the change feed what a listing shows, and list it once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import re
 import urllib.request
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -25,7 +26,7 @@ LOOK_EVERY = 4
 
 
 def seen(files: dict[str, ListedFile]) -> dict[str, tuple[object, ...]]:
-    """What a stream goes by."""
+    """Return what a stream goes by."""
     return {
         path: (
             each.status.file_id,
@@ -46,7 +47,7 @@ class Life:
         self.rng = random.Random(seed)
 
     def any_directory(self) -> str:
-        """At `top`, below it, hidden there, or elsewhere."""
+        """Return one at `top`, below it, hidden there, or elsewhere."""
         below = self.rng.choice(["", "/a", "/b", "/a/c", "/_temporary"])
         return f"{self.rng.choice([self.top] * 3 + [f'{self.top}-elsewhere'])}{below}"
 
@@ -70,7 +71,8 @@ class Life:
         try:
             self.rng.choice(changes)()
         except PaxosBlockError as refused:
-            assert refused.outcome is Outcome.NEVER
+            if refused.outcome is not Outcome.NEVER:
+                raise
 
     def append(self, path: str) -> None:
         with self.fs.append(path) as out:
@@ -102,23 +104,23 @@ def test_the_feed_tells_the_same_as_a_listing_whatever_happens(
 
 
 def listings(cluster: LocalCluster) -> int:
-    """Lists of directories that the NameNode has answered."""
+    """Return how many lists of directories the NameNode has answered."""
     with urllib.request.urlopen(url_of(cluster.namenodes[0].address, "metrics")) as page:
         text = page.read().decode()
     found = re.search(r'namenode_call_seconds_count\{[^}]*"list"[^}]*\} (\d+)', text)
     return int(found[1]) if found else 0
 
 
-def lines_read(reader: object, at: dict[str, object]) -> tuple[list[str], dict[str, object]]:
-    """One micro-batch."""
-    end = reader.latestOffset(at, ReadAllAvailable())  # type: ignore[attr-defined]
+def lines_read(reader: Any, at: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """Read one micro-batch."""
+    end = reader.latestOffset(at, ReadAllAvailable())
     lines = [
         line
-        for part in reader.partitions(at, end)  # type: ignore[attr-defined]
-        for batch in reader.read(part)  # type: ignore[attr-defined]
+        for part in reader.partitions(at, end)
+        for batch in reader.read(part)
         for line in batch[0].to_pylist()
     ]
-    reader.commit(end)  # type: ignore[attr-defined]
+    reader.commit(end)
     return lines, end
 
 

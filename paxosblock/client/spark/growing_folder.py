@@ -140,7 +140,7 @@ class GrowingReader(StreamReader):
         self._latest: StreamProgress | None = None
         self._new: NewFiles | None = None
         self._since = StreamProgress(0)
-        """What was read when `_new` began, and what it has forgotten since."""
+        """The progress whose files `_new` does not know."""
 
     @short_errors
     def initialOffset(self) -> dict[str, Any]:

@@ -58,9 +58,9 @@ class NewFiles:
         self._base, self._names = base_of(path)
         self._files: dict[str, ListedFile] = {}
         self._changed: dict[str, _Name] = {}
-        """Files that are to be looked at."""
+        """Files whose facts have changed, or are not known yet."""
         self._place: NameChanges | None = None
-        """All changes up to here are known; None: all is to be listed."""
+        """All changes up to here are known; None: a listing comes next."""
         self._rights: tuple[object, ...] = ()
 
     def begin(self, after: int) -> None:
@@ -119,7 +119,7 @@ class NewFiles:
         if any(self._needs_list(change) for change in told.changes):
             return True
         came = [self._take(change) for change in told.changes]
-        self._look()
+        self._inspect()
         self._place = told
         return any(came)
 
@@ -136,7 +136,7 @@ class NewFiles:
         appears = change.kind in _APPEARS and bool(change.path)
         gone = change.path if change.kind is ChangeKind.REMOVED else change.source
         if change.is_directory:
-            self._look()  # the names that changed before it are of the directory that was there
+            self._inspect()  # the names that changed before it are of the directory that was there
             if gone:
                 self._drop_below(gone, change.revision)
             return appears and self._enter(change)
@@ -160,8 +160,8 @@ class NewFiles:
         self._files |= found
         return bool(found)
 
-    def _look(self) -> None:
-        """Look at the files that changed: how long they are, and whether they are complete."""
+    def _inspect(self) -> None:
+        """Ask for the facts of files that changed: how long they are, whether they are complete."""
         changed, self._changed = self._changed, {}
         if not changed:
             return
