@@ -16,6 +16,7 @@ from paxosblock.namenode.blocks.replication.needs import (
     StorageView,
     assess,
     is_well,
+    of_restored,
 )
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord
@@ -162,6 +163,13 @@ def test_a_block_is_missing_when_nobody_has_it_or_may_come_back_with_it(
 def test_an_empty_block_is_never_missing() -> None:
     need = assess(decided(S1, length=0), 1, (), view(s1=LOST))
     assert (need.lacks, need.missing) == (1, False)
+
+
+def test_a_block_that_a_backup_had_empty_is_missing_when_nobody_has_it() -> None:
+    """It may have got bytes since; and else nobody is told what is never learned."""
+    restored = with_fields(decided(S1, length=0), restored=True)
+    assert of_restored(assess(restored, 1, (), view(s1=LOST)), ()).missing
+    assert not of_restored(assess(restored, 1, (), view(s1=LOST)), (S2,)).missing
 
 
 def test_a_storage_that_nobody_heard_of_is_what_the_view_says() -> None:
