@@ -74,7 +74,7 @@ THREADS: Final = click.option(
     metavar="THREADS",
     type=click.IntRange(1),
     default=AT_ONCE,
-    help=f"Files of a directory that are copied at once.  [default: {AT_ONCE}]",
+    help=f"Files of a directory, or batches of small ones, copied at once.  [default: {AT_ONCE}]",
 )
 QUEUE: Final = click.option(
     "-q", "_queue", metavar="SIZE", type=int, hidden=True, help="Accepted, for hdfs's sake."

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from urllib.request import urlopen
 
 import pytest
 
-from paxosblock import Client, LocalCluster
+from paxosblock import Client, CopyStep, LocalCluster
 from paxosblock.base.paths import STAGING
 from paxosblock.base.units import KIB, MIB
 from paxosblock.client.writing.many_files import FILES_TOGETHER
-from paxosblock.errors import ExistsError, IsDirectoryError, PaxosBlockError
+from paxosblock.errors import ExistsError, IsDirectoryError, NameQuotaError, PaxosBlockError
+from tests.children import killed_at_the_end
+from tests.fork_server import Program
+from tests.secure import url_of
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.content import content
 from tests.waiting import wait_until
@@ -119,3 +125,69 @@ def test_each_file_is_there_once_and_whole_while_leaders_are_killed(
     for number, batch in enumerate(done):
         assert found_in(fs, f"/killed/{number}") == batch
     assert fs.ls(STAGING) == []
+
+
+def local_files(folder: Path, wanted: dict[str, bytes]) -> None:
+    for path, each in wanted.items():
+        local = folder / PurePosixPath(path).name
+        local.write_bytes(each)
+        os.utime(local, (0, 86_400 + len(each)))
+        local.chmod(0o640)
+
+
+def test_small_files_of_a_directory_are_put_together_and_told_in_their_order(
+    cluster: LocalCluster, fs: Client, tmp_path: Path
+) -> None:
+    wanted = files("/put", [0, 3 * MIB, *range(2 * FILES_TOGETHER)])
+    local_files(tmp_path, wanted)
+    told = list[CopyStep]()
+    before = batches_made(cluster)
+    fs.upload(tmp_path, "/put", preserve="tp", told=told.append)
+    assert batches_made(cluster) == before + 2
+    assert [each.path for each in told] == [*wanted, "/put"]
+    assert [each.error for each in told if each.error] == []
+    assert found_in(fs, "/put") == wanted
+    shown = {each.path: (each.modified_s, each.permission) for each in fs.ls("/put")}
+    assert shown == {path: (86_400 + len(each), 0o640) for path, each in wanted.items()}
+    assert fs.ls(STAGING) == []
+
+
+def batches_made(cluster: LocalCluster) -> float:
+    """Return how many batches of files the NameNode that leads has made since it started."""
+    with urlopen(url_of(cluster.wait_leader().address, "metrics"), timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    asked = 'paxosblock_namenode_calls_total{call="create_files",outcome="done"}'
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(asked))
+
+
+def test_files_for_which_there_is_no_room_do_not_keep_others_of_their_batch_away(
+    fs: Client, tmp_path: Path
+) -> None:
+    wanted = files("/room", [7] * FILES_TOGETHER)
+    local_files(tmp_path, wanted)
+    fs.mkdirs("/room")
+    fs.set_quota("/room", names=11)  # itself, and ten files
+    told = list[CopyStep]()
+    done = fs.upload(tmp_path, "/room", told=told.append)
+    assert (done.copied, done.failed) == (10, FILES_TOGETHER - 10)
+    refused = [step for step in told if step.error is not None]
+    assert {type(each.error) for each in refused} == {NameQuotaError}
+    there = found_in(fs, "/room")
+    assert there == {path: wanted[path] for path in wanted.keys() - {each.path for each in refused}}
+    assert fs.ls(STAGING) == []
+
+
+def test_a_put_that_was_killed_leaves_whole_files_only(
+    cluster: LocalCluster, fs: Client, tmp_path: Path
+) -> None:
+    wanted = files("/cut", [4 * KIB] * (40 * FILES_TOGETHER))
+    local_files(tmp_path, wanted)
+    command = [sys.executable, "-m", "paxosblock", "fs", "put", str(tmp_path), "/cut"]
+    where = {"PAXOSBLOCK_NAMENODES": ",".join(cluster.addresses)}
+    with killed_at_the_end(Program[bytes](command, env=os.environ | where)) as process:
+        wait_until(lambda: fs.exists("/cut") and fs.ls("/cut"), 30.0, "the first files")
+        process.kill()
+        process.wait()
+    there = found_in(fs, "/cut")
+    assert len(there) > 0
+    assert there == {path: wanted[path] for path in there}

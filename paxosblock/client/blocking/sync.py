@@ -750,7 +750,7 @@ class Client(ClientBase):
                 cluster.
             sync: copy only what differs; `overwrite` goes without saying.
             directly: write to the names themselves, so that others can follow files as they grow.
-            at_once: files that are under way side by side.
+            at_once: files, or batches of small ones, that are under way side by side.
             replication, durability, options: as for `create`.
             told: hears of each file and directory, and of errors, on the client's event loop: it
                 must not call a `Client`. Without it the first error is raised when all is done.

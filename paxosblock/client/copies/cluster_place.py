@@ -25,7 +25,7 @@ from paxosblock.api.transaction import (
     TransactionOutcome,
 )
 from paxosblock.base.checksum import Buffer
-from paxosblock.base.modes import PERMISSION_MAX
+from paxosblock.base.modes import OF_FILES, PERMISSION_MAX
 from paxosblock.base.paths import STAGING
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.client.copies.copy_steps import CopyOptions
@@ -33,12 +33,15 @@ from paxosblock.client.copies.places import (
     UNKNOWN_SIZE,
     CopyEntry,
     KeptFacts,
+    SmallFile,
     draft_of,
     facts_of,
 )
 from paxosblock.client.opening import Opening
 from paxosblock.client.reading.file_reader import AsyncFileReader
+from paxosblock.client.session.shared_session import SharedSession, durability_of
 from paxosblock.client.writing.file_writer import AsyncFileWriter
+from paxosblock.client.writing.many_files import MadeLike, WholeFile, are_full, put_together
 from paxosblock.config import ClientConfig
 from paxosblock.errors import LeaseError, NotDirectoryError, NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
@@ -122,17 +125,68 @@ class ClusterFile:
         return writer.fewest_replicas, writer.status.replication, writer.shortfall
 
 
+class ClusterBatches:
+    """Writes small files of a copy together, those that have one chunk."""
+
+    def __init__(self, session: SharedSession) -> None:
+        self._session = session
+
+    @property
+    def most_bytes(self) -> int:
+        """See `SmallWriting`."""
+        return self._session.config.chunk_size
+
+    def are_full(self, files: int, size: int) -> bool:
+        """See `SmallWriting`."""
+        return are_full(files, size)
+
+    async def write(self, files: Sequence[SmallFile]) -> list[tuple[int, int, str]]:
+        """See `SmallWriting`; a directory above that is not there is not made."""
+        whole = [
+            WholeFile(each.path, each.content, self._like(each.how),
+                      kept_operations(each.path, each.kept))
+            for each in files
+        ]  # fmt: skip
+        put = await put_together(self._session, whole, parents=False)
+        return [(each.fewest, each.wanted, each.shortfall) for each in put]
+
+    def _like(self, how: CopyOptions) -> MadeLike:
+        config = self._session.config
+        return MadeLike(
+            how.overwrite,
+            how.replication or config.replication,
+            how.block_size or config.block_size,
+            config.durability if how.durability is None else durability_of(how.durability),
+            config.chunk_size,
+            config.window,
+            OF_FILES,
+            config.umask,
+            how.options,
+        )
+
+
 class ClusterPlace:
     """The files of a cluster."""
 
-    def __init__(self, client: CopyClient) -> None:
+    def __init__(self, client: CopyClient, session: SharedSession) -> None:
+        """Make it of a client, and of what that shares with its files."""
         self._client = client
+        self._session = session
         self._in_vain = False
 
     @property
-    def _fs(self) -> CopyClient:
+    def _patience_s(self) -> float:
         patience_s = self._client.config.retry_for_s
-        return self._client.within(min(IN_VAIN_S, patience_s)) if self._in_vain else self._client
+        return min(IN_VAIN_S, patience_s) if self._in_vain else patience_s
+
+    @property
+    def _fs(self) -> CopyClient:
+        return self._client.within(self._patience_s) if self._in_vain else self._client
+
+    @property
+    def small_writing(self) -> ClusterBatches:
+        """See `CopyPlace`."""
+        return ClusterBatches(self._session.within(self._patience_s))
 
     def note(self, error: BaseException | None) -> None:
         """See `CopyPlace`."""

@@ -90,8 +90,8 @@ class AsyncCopies:
         pairs = files.items() if isinstance(files, Mapping) else files
         # An iterable of pairs might be a mapping whose keys are pairs, to a type checker.
         named = cast("Iterable[tuple[AnyPath, Buffer]]", pairs)
-        batched = ((text_of(path), content) for path, content in named)
-        return await many_files.put_many(self._session, batched, like)
+        whole = (many_files.WholeFile(text_of(path), each, like) for path, each in named)
+        return await many_files.put_many(self._session, whole)
 
     async def upload(
         self,
@@ -121,7 +121,7 @@ class AsyncCopies:
                 cluster.
             sync: copy only what differs; `overwrite` goes without saying.
             directly: write to the names themselves, so that others can follow files as they grow.
-            at_once: files that are under way side by side.
+            at_once: files, or batches of small ones, that are under way side by side.
             replication, durability, options: as for `create`.
             told: hears of each file and directory, and of errors, on the client's event loop: it
                 must not call a `Client`. Without it the first error is raised when all is done.
@@ -207,7 +207,7 @@ class AsyncCopies:
         from paxosblock.client.copies.copy_run import CopyRun  # noqa: PLC0415 - see above
         from paxosblock.client.copies.local_place import LocalPlace  # noqa: PLC0415 - see above
 
-        cluster, local = ClusterPlace(cast("CopyClient", self)), LocalPlace()
+        cluster, local = ClusterPlace(cast("CopyClient", self), self._session), LocalPlace()
         return CopyRun(
             local if from_local else cluster, local if to_local else cluster, how, told, progress
         )

@@ -1,7 +1,7 @@
 """Copies a file, or a directory with all that is in it, from one place to another.
 
-Several files are under way at once, and each appears when it is complete. What cannot be copied
-does not hold up the others.
+Several files are under way at once, and each appears when it is complete. Small ones are written
+together where the target can do that. What cannot be copied does not hold up the others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,6 +30,8 @@ from paxosblock.client.copies.places import (
     CopyEntry,
     CopyPlace,
     OpenSource,
+    SmallFile,
+    SmallWriting,
     in_the_way,
 )
 from paxosblock.client.names.walk import base_name, join
@@ -38,11 +40,12 @@ from paxosblock.errors import (
     InvalidRequestError,
     IsDirectoryError,
     NotFoundError,
+    Outcome,
     PaxosBlockError,
 )
 
 AHEAD: Final = 4
-"""Files for each of those at once that are begun before the first is done: it may be long."""
+"""Tasks for each of those at once that are begun before the first is done: it may be long."""
 _TIME_STEP_S: Final = 0.0015
 """Times that differ by less are the same: a cluster keeps milliseconds."""
 
@@ -179,24 +182,111 @@ class CopyRun:
         """Copy several at once; tell of them in their order. When this ends all have ended."""
         free = asyncio.Semaphore(self._how.at_once)
 
-        async def copy(job: _CopyJob) -> CopyStep:
+        async def copy(some: Sequence[_CopyJob]) -> list[CopyStep]:
             async with free:
-                return await self._copied(job)
+                if self._target.small_writing is None or len(some) == 1:
+                    return [await self._copied(job) for job in some]
+                return await self._copied_together(some, self._target.small_writing)
 
-        waiting = deque[asyncio.Task[CopyStep]]()
+        waiting = deque[asyncio.Task[list[CopyStep]]]()
+
+        async def tell_next() -> None:
+            await asyncio.wait((waiting[0],))  # which does not cancel it when this is
+            for step in waiting.popleft().result():
+                self._tell(step)
+
         try:
-            async for job in jobs:
-                waiting.append(asyncio.create_task(copy(job)))
-                if len(waiting) == AHEAD * self._how.at_once:
-                    await asyncio.wait((waiting[0],))  # which does not cancel it when this is
-                    self._tell(waiting.popleft().result())
+            async with contextlib.aclosing(self._gathered(jobs)) as gathered:
+                async for some in gathered:
+                    waiting.append(asyncio.create_task(copy(some)))
+                    if len(waiting) == AHEAD * self._how.at_once:
+                        await tell_next()
             while waiting:
-                await asyncio.wait((waiting[0],))
-                self._tell(waiting.popleft().result())
+                await tell_next()
         finally:
             for task in waiting:  # all at once, and each once: what it takes back then takes time
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _gathered(self, jobs: AsyncIterator[_CopyJob]) -> AsyncGenerator[list[_CopyJob]]:
+        """Yield small files that follow each other together, and each other one by itself."""
+        small_writing, some, size = self._target.small_writing, list[_CopyJob](), 0
+        async for job in jobs:
+            if small_writing is None or not self._fits(job, small_writing):
+                if some:
+                    yield some
+                    some, size = [], 0
+                yield [job]
+                continue
+            some.append(job)
+            size += job.found.size
+            if small_writing.are_full(len(some), size):
+                yield some
+                some, size = [], 0
+        if some:
+            yield some
+
+    def _fits(self, job: _CopyJob, small_writing: SmallWriting) -> bool:
+        """Return whether a file is written as others are, and replaces nothing but by name."""
+        how, present = self._how, job.present
+        if how.directly or how.dry_run or job.found.refused is not None:
+            return False
+        if present is not None and (how.sync or not how.overwrite or present.kind is not Kind.FILE):
+            return False
+        return 0 <= job.found.size <= small_writing.most_bytes
+
+    async def _copied_together(
+        self, jobs: Sequence[_CopyJob], small_writing: SmallWriting
+    ) -> list[CopyStep]:
+        """Copy small files in one step; return how that ended for each.
+
+        Each goes by itself where one of them cannot be read or is refused, so that this holds up
+        none of the others: only an outcome that is not known, or a cluster that does not answer, is
+        that of all.
+        """
+        try:
+            read = [await self._read_small(job, small_writing) for job in jobs]
+            steps = await self._write_together(read, small_writing)
+        except _FAILURES as error:
+            if not isinstance(error, PaxosBlockError) or _is_refusal(error):
+                return [await self._copied(job) for job in jobs]
+            self._target.note(error)
+            steps = [
+                CopyStep(CopyAction.COPIED, job.found.path, job.target, error=error) for job in jobs
+            ]
+        else:
+            self._source.note(None)
+            self._target.note(None)
+        for step in steps:
+            self._progress(step.size)
+        return steps
+
+    async def _read_small(
+        self, job: _CopyJob, small_writing: SmallWriting
+    ) -> tuple[CopyEntry, SmallFile]:
+        """Read all of a file. Raises InvalidRequestError if it is not small any more."""
+        how, path = self._how, job.found.path
+        async with self._source.opened(path) as file:
+            found = file.found
+            kept = await self._source.kept(found, how.preserve)
+            content = await file.read(found.size + 1)
+            if not len(content) <= found.size <= small_writing.most_bytes:
+                raise InvalidRequestError(f"'{path}': grows", path=path)
+            if how.sync is not None:
+                await file.check_unchanged()
+        return found, SmallFile(job.target, content, kept, how.as_original(found.facts))
+
+    async def _write_together(
+        self, read: Sequence[tuple[CopyEntry, SmallFile]], small_writing: SmallWriting
+    ) -> list[CopyStep]:
+        written = await small_writing.write([file for _, file in read])
+        return [
+            CopyStep(
+                CopyAction.COPIED, entry.path, file.path, len(file.content),
+                original=entry.facts, replicas=has, replication=asked, shortfall=why,
+            )
+            for (entry, file), (has, asked, why) in zip(read, written, strict=True)
+        ]  # fmt: skip
 
     async def _copied(self, job: _CopyJob) -> CopyStep:
         """Copy a file; return how that ended."""
@@ -291,6 +381,11 @@ class CopyRun:
                     summary.deleted += 1
         if self._told is not None:
             self._told(step)
+
+
+def _is_refusal(error: PaxosBlockError) -> bool:
+    """Return whether nothing was done, and the cluster answers others."""
+    return error.outcome is Outcome.NEVER and not error.retriable
 
 
 def _file_there(path: str) -> ExistsError:

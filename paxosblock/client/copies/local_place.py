@@ -84,6 +84,8 @@ class LocalFile:
 class LocalPlace:
     """The files of this machine."""
 
+    small_writing = None
+
     async def find(self, path: str) -> CopyEntry | None:
         """See `CopyPlace`; a link is what it leads to."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -77,8 +77,34 @@ class NewFile(Protocol):
         """Return `replicas`, `replication` and `shortfall` once it was written."""
 
 
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A file whose bytes have all been read, to be written to `path`; what it keeps, and how."""
+
+    path: str
+    content: Buffer
+    kept: KeptFacts
+    how: CopyOptions
+
+
+class SmallWriting(Protocol):
+    """Writes small files together, of up to `most_bytes` each."""
+
+    @property
+    def most_bytes(self) -> int: ...
+
+    def are_full(self, files: int, size: int) -> bool:
+        """Return whether so many files, and bytes, get no further file."""
+
+    async def write(self, files: Sequence[SmallFile]) -> Sequence[tuple[int, int, str]]:
+        """Write files, which appear in one step, and return what `NewFile.missing` is of each."""
+
+
 class CopyPlace(Protocol):
-    """This machine, or a cluster."""
+    """This machine, or a cluster; `small_writing` is None where files are written one by one."""
+
+    @property
+    def small_writing(self) -> SmallWriting | None: ...
 
     async def find(self, path: str) -> CopyEntry | None:
         """Return what is at a path."""

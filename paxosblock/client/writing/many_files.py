@@ -40,7 +40,7 @@ from paxosblock.base.units import MIB
 from paxosblock.client.session.lease_keeper import new_writer
 from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.client.writing.file_writer import ABORT_FOR_S, AsyncFileWriter, closing
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import Outcome, PaxosBlockError
 from paxosblock.protocol.types import Durability
 
 FILES_TOGETHER: Final = 24
@@ -52,9 +52,6 @@ HIDDEN_FOR_S: Final = 3600.0
 """Seconds after which the files of a client that died are removed."""
 
 _log = logging.getLogger(__name__)
-
-NewFile = tuple[str, Buffer]
-"""The path of a file, and all of its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +69,49 @@ class MadeLike:
     options: WriteOptions | None
 
 
-def batches(files: Iterable[NewFile]) -> Iterator[list[NewFile]]:
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """The path of a new file, and all of its bytes; `then` happens in the step that publishes it,
+    behind the rename to its path.
+    """
+
+    path: str
+    content: Buffer
+    like: MadeLike
+    then: Sequence[Operation] = ()
+
+    @property
+    def size(self) -> int:
+        """Return its length in bytes."""
+        return memoryview(self.content).nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class PutReplicas:
+    """The members of the block of a file: how many it has and was meant to have, and why fewer."""
+
+    fewest: int
+    wanted: int
+    shortfall: str
+
+
+def are_full(files: int, size: int) -> bool:
+    """Return whether so many files, and bytes, get no further file to be published with them."""
+    return files >= FILES_TOGETHER or size >= BYTES_TOGETHER
+
+
+def batches(files: Iterable[WholeFile]) -> Iterator[list[WholeFile]]:
     """Yield the files, as many together as are published together."""
     rest = iter(files)
     for first in rest:
-        batch, size = [first], memoryview(first[1]).nbytes
-        while size < BYTES_TOGETHER and (more := list(islice(rest, 1))):
+        batch, size = [first], first.size
+        while not are_full(len(batch), size) and (more := list(islice(rest, 1))):
             batch += more
-            size += memoryview(more[0][1]).nbytes
-            if len(batch) == FILES_TOGETHER:
-                break
+            size += more[0].size
         yield batch
 
 
-async def put_many(session: SharedSession, files: Iterable[NewFile], like: MadeLike) -> int:
+async def put_many(session: SharedSession, files: Iterable[WholeFile]) -> int:
     """Write and publish files, a few batches at a time; return how many there were.
 
     Raises:
@@ -102,7 +128,7 @@ async def put_many(session: SharedSession, files: Iterable[NewFile], like: MadeL
                 under_way.update(failed)
                 if failed:
                     break
-            under_way.add(asyncio.create_task(_Batch(session, batch, like).put()))
+            under_way.add(asyncio.create_task(_counted(session, batch)))
         ended = await asyncio.gather(*under_way, return_exceptions=True)
     except BaseException:
         for task in under_way:
@@ -118,68 +144,94 @@ async def put_many(session: SharedSession, files: Iterable[NewFile], like: MadeL
     return published
 
 
+async def _counted(session: SharedSession, files: Sequence[WholeFile]) -> int:
+    return len(await put_together(session, files, parents=True))
+
+
+async def put_together(
+    session: SharedSession, files: Sequence[WholeFile], *, parents: bool
+) -> list[PutReplicas]:
+    """Write and publish files in one step, with the directories above them if `parents`.
+
+    The caller sees to it that they are not too many (`are_full`), and that one umask is that of
+    all.
+
+    Raises:
+        PaxosBlockError: none of them is published, or with an outcome that is not known all may be.
+    """
+    return await _Batch(session, files, parents=parents).put()
+
+
 class _Batch:
     """Files that are published together."""
 
-    def __init__(self, session: SharedSession, files: Sequence[NewFile], like: MadeLike) -> None:
+    def __init__(
+        self, session: SharedSession, files: Sequence[WholeFile], *, parents: bool
+    ) -> None:
         self._session = session
         self._files = files
-        self._like = like
+        self._parents = parents
         self._directory = f"{STAGING}/{uuid.uuid4().hex}"
 
-    async def put(self) -> int:
+    async def put(self) -> list[PutReplicas]:
+        publishing = False
         try:
             request = self._creation()
             created = await self._session.namenodes.call_once(CREATE_FILES, request)
-            async with self._written(request, created.files) as closes:
+            writers = self._writers(request, created.files)
+            async with self._written(writers) as closes:
+                publishing = True
                 await self._session.namenodes.call_once(TRANSACT, self._publication(closes))
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, PaxosBlockError) and not publishing:
+                error.with_outcome(Outcome.NEVER)
             await self._give_up()
             raise
-        return len(self._files)
+        return [
+            PutReplicas(each.fewest_replicas, each.status.replication, each.shortfall)
+            for each in writers
+        ]
 
     def _creation(self) -> CreateFiles:
-        like, host = self._like, self._session.config.host
+        host = self._session.config.host
         files = [
             CreateFile(
                 f"{self._directory}/{number}",
                 new_writer(),
                 False,
-                like.replication,
-                like.block_size,
-                like.durability,
+                file.like.replication,
+                file.like.block_size,
+                file.like.durability,
                 parent_must_exist=True,
-                permission=like.permission & ~like.umask,
-                first=FirstBlock(like.window, host, size) if size else None,
-                unmasked=Unmasked(like.permission, like.umask),
-                zone_of=path,
+                permission=file.like.permission & ~file.like.umask,
+                first=FirstBlock(file.like.window, host, file.size) if file.size else None,
+                unmasked=Unmasked(file.like.permission, file.like.umask),
+                zone_of=file.path,
             )
-            for number, (path, size) in enumerate(
-                (path, memoryview(content).nbytes) for path, content in self._files
-            )
+            for number, file in enumerate(self._files)
         ]
         directory = MakeDirectories(self._directory, permission=0o700, ttl_s=HIDDEN_FOR_S)
         return CreateFiles(tuple(files), directory)
 
-    @contextlib.asynccontextmanager
-    async def _written(
+    def _writers(
         self, request: CreateFiles, created: Sequence[CreatedFile]
-    ) -> AsyncIterator[list[CloseFile]]:
-        """Write all files, and yield what ends them; then they are closed, or given up."""
-        like = self._like
-        writers = [
+    ) -> list[AsyncFileWriter]:
+        return [
             AsyncFileWriter(
                 self._session, made.status, asked.writer,
-                chunk_size=like.chunk_size, window=like.window, first=made.first,
-                options=like.options,
+                chunk_size=file.like.chunk_size, window=file.like.window, first=made.first,
+                options=file.like.options,
             )
-            for asked, made in zip(request.files, created, strict=True)
+            for file, asked, made in zip(self._files, request.files, created, strict=True)
         ]  # fmt: skip
+
+    @contextlib.asynccontextmanager
+    async def _written(self, writers: Sequence[AsyncFileWriter]) -> AsyncIterator[list[CloseFile]]:
+        """Write all files, and yield what ends them; then they are closed, or given up."""
         async with contextlib.AsyncExitStack() as stack:
-            contents = (content for _, content in self._files)
             ends = [
-                stack.enter_async_context(closing(writer, content))
-                for writer, content in zip(writers, contents, strict=True)
+                stack.enter_async_context(closing(writer, file.content))
+                for writer, file in zip(writers, self._files, strict=True)
             ]
             ended = await asyncio.gather(*ends, return_exceptions=True)
             for error in ended:
@@ -188,16 +240,17 @@ class _Batch:
             yield [each for each in ended if isinstance(each, CloseFile)]
 
     def _publication(self, closes: Sequence[CloseFile]) -> Transact:
-        parents = dict.fromkeys(path.rpartition("/")[0] for path, _ in self._files)
-        operations: list[Operation] = [
-            MakeDirectory(each, implicit=True) for each in parents if each
-        ]
-        for number, (path, _) in enumerate(self._files):
+        operations: list[Operation] = []
+        if self._parents:
+            above = dict.fromkeys(file.path.rpartition("/")[0] for file in self._files)
+            operations += [MakeDirectory(each, implicit=True) for each in above if each]
+        for number, file in enumerate(self._files):
             hidden = f"{self._directory}/{number}"
-            operations.append(Rename(hidden, path, self._like.overwrite, as_new=True))
+            operations.append(Rename(hidden, file.path, file.like.overwrite, as_new=True))
+            operations += file.then
         operations.append(Delete(self._directory))
         request = self._session.transaction(operations)
-        return replace(request, umask=self._like.umask, closes=tuple(closes))
+        return replace(request, umask=self._files[0].like.umask, closes=tuple(closes))
 
     async def _give_up(self) -> None:
         """Remove what is hidden. If the files were published after all, nothing is there."""
