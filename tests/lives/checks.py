@@ -197,7 +197,9 @@ class Checker:
                 continue
             found = self._seen(machine, acceptor, block)
             if found is not None:
-                self.held.setdefault(block, {})[found.storage] = found
+                replicas = self.held.setdefault(block, {})
+                self._follow_copy(block, replicas.get(found.storage), found)
+                replicas[found.storage] = found
                 there[block] = found.storage
                 if found.folder not in machine.broken:  # a volume that was left out is back
                     self._lost.pop(found.storage, None)
@@ -205,6 +207,15 @@ class Checker:
             if there.get(block) != storage:
                 self._forget(machine, block, storage)
         self._at[machine] = there
+
+    def _follow_copy(self, block: BlockId, before: Held | None, now: Held) -> None:
+        """A file that a snapshot of the volume has, too, is copied before more is written into it:
+        with what the world damaged."""
+        if before is None or (before.file, block) not in self.damaged:
+            return
+        assert before.file is not None, "it is damaged"
+        if now.file is not None and now.file.data.startswith(before.file.data):
+            self.damaged.add((now.file, block))
 
     def _forget(self, machine: Machine, block: BlockId, storage: StorageId) -> None:
         replicas = self.held[block]
