@@ -170,13 +170,20 @@ def _write(deed: Deed, shown: FileStatus | None, *, allowed: bool) -> None:
 
 
 class _AuditRecord(logging.LogRecord):
-    """All that a line tells; it becomes text in the thread that writes it."""
+    """All that a line tells; it becomes text in the thread that writes it. What all records have in
+    common it has from its class: to write that into each took a quarter of the time of a line.
+    """
 
     def __init__(self, deed: Deed, shown: FileStatus | None, *, allowed: bool) -> None:
-        vars(self).update(_USUAL)
         self.deed, self.shown, self.allowed = deed, shown, allowed
         self.caller, self.request_id = CALLER.get(), REQUEST_ID.get("")
         stamp(self)
+
+    def getMessage(self) -> str:
+        """Return the line, for a usual formatter: it asks for this first, and then for what a usual
+        record has in its dict."""
+        vars(self).update(_USUAL | vars(self))
+        return self.text()
 
     def text(self) -> str:
         """Return the line as HDFS has it; no name in it can pass for another part or line."""
@@ -198,6 +205,8 @@ class _AuditRecord(logging.LogRecord):
 
 _USUAL: Final = vars(logging.LogRecord(AUDIT_LOG.name, logging.INFO, "", 0, "audit", (), None))
 """The attributes of all records; the usual way finds them out of each."""
+for _name, _value in _USUAL.items():
+    setattr(_AuditRecord, _name, _value)
 
 
 @functools.lru_cache(4096)

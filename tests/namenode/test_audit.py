@@ -154,6 +154,14 @@ def kept() -> Iterator[_Kept]:
     AUDIT_LOG.setLevel(logging.CRITICAL)
 
 
+def test_a_handler_of_another_program_gets_the_line_and_what_records_have(kept: _Kept) -> None:
+    kept.setFormatter(logging.Formatter("%(levelname)s %(name)s %(lineno)d %(message)s"))
+    audit.note_done(audit.of_path("mkdirs"), MakeDirectories("/a"), None)
+    (line,) = kept.lines
+    assert line.startswith("INFO paxosblock.audit 0 allowed=true\tugi=ann ")
+    assert "\tcmd=mkdirs\tsrc=/a\t" in line
+
+
 def test_every_call_is_audited_or_says_why_not() -> None:
     names = {call.method.name for call in CALLS}
     assert names - AUDITED == SHOWS & names | NO_USERS.keys()
