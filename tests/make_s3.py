@@ -101,10 +101,13 @@ listens beyond its machine only with `--insecure`, and a proxy before it may spe
 * Lists are in the order of bytes, each page as it was at one moment.
 * Checksums that a program sends (CRC32, CRC32C, CRC64NVME, SHA-1, SHA-256, MD5) are compared before
   the object is made, and kept; CRC64NVME needs `pip install 'paxosblock[s3]'` at the gateway.
-* Parts of a multipart upload may go to any gateways, in any order, and again. To complete it is one
-  change, with the same conditions, and copies no byte; asked again after a lost answer it answers
-  the same. Each part but the last has 5 MiB at least, and an object at most 2,000 parts. An upload
-  that is not completed is deleted with its parts a week after its beginning.
+* Parts of a multipart upload may go to any gateways, in any order, and again. To complete it copies
+  no byte, and one change makes the object, with the same conditions; asked again after a lost
+  answer, or while it is under way, it answers the same. Each part but the last has 5 MiB at least,
+  and an object at most 10,000 parts. Of more than 2,000 (or of more blocks) the first are joined
+  before, and no part of them is shown: if the gateway is killed then, any goes on with it when it
+  is asked to complete the same parts, and refuses others (`InvalidPart`). An upload that is not
+  completed is deleted with its parts a week after its beginning.
 * Tags of an object (`x-amz-tagging`, `PutObjectTagging`) are kept beside its headers, at most ten;
   to change them makes no other object, and a copy takes them along unless it names others.
 * `CopyObject` and `UploadPartCopy` read and write the bytes at the gateway. An object that is

@@ -3,6 +3,10 @@
 An upload is a hidden directory with a time to live, whose attribute says for which key it is. So
 any gateway takes any part, and nothing is kept in memory. To complete it moves blocks, and no byte,
 in the change that makes the object.
+
+One change moves a bounded number of blocks. Of more parts the first are joined before it, change by
+change, to a hidden file that grows. What is left of that by a gateway that ends goes with the
+upload, or any gateway goes on with it when it is asked to complete the same parts again.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import hashlib
+import itertools
 import re
 import uuid
 from collections.abc import AsyncIterator
@@ -48,6 +54,7 @@ from paxosblock.gateway.s3.object_facts import (
     encoded,
     etag_of,
     facts_of_headers,
+    state_of,
     state_tag,
     stored_of,
     sum_headers,
@@ -92,7 +99,8 @@ _PART: Final = re.compile(r"[0-9]{5}")
 LISTED_MAX: Final = 1000
 ASKED_AT_ONCE: Final = 16
 JOINED_MAX: Final = 2000
-"""Most parts of an object: what one change moves is bounded."""
+"""Most parts that one change joins, and most blocks that they should have: half of what a change
+may move, as a writer that fails over ends a block early."""
 
 
 class _UploadNote(msgspec.Struct, frozen=True):
@@ -107,8 +115,18 @@ class _UploadNote(msgspec.Struct, frozen=True):
     """The checksum of the object is that of all its bytes, and not of those of its parts."""
 
 
+class _JoinedNote(msgspec.Struct, frozen=True):
+    """The attribute of the file of the parts that are joined already."""
+
+    named: bytes
+    """The digest of all parts that the object will have."""
+    sums: dict[str, str]
+    """The checksums that the object will have."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgpack_decoder(_UploadNote)
+_joined_decoder = msgpack_decoder(_JoinedNote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +144,11 @@ class PartsUpload:
     def part_path(self, number: int) -> str:
         """Return the file of a part: in the order of names they are in that of numbers."""
         return f"{self.directory}/{number:05d}"
+
+    @property
+    def joined_path(self) -> str:
+        """Return the file of the parts that are joined already, if some are."""
+        return f"{self.directory}/joined"
 
     @property
     def kind(self) -> SumKind | None:
@@ -298,37 +321,97 @@ class _NamedPart:
     sums: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Joining:
+    """The parts of an object on their way to it."""
+
+    head: FileStatus
+    """The first part, or the file of the parts that are joined already."""
+    left: list[FileStatus]
+    """The parts that come behind it, in order."""
+    note: _JoinedNote
+    has_begun: bool
+    """Some are joined already."""
+
+    def next(self) -> list[FileStatus]:
+        """Return the parts that one more change joins."""
+        blocks = itertools.accumulate(-(-each.size // each.block_size) for each in self.left)
+        fitting = sum(count <= JOINED_MAX for count in blocks)
+        return self.left[: max(1, min(fitting, JOINED_MAX))]
+
+    def join(self, parts: list[FileStatus]) -> list[Operation]:
+        """Return the change that joins parts, if all are as they were seen: the states first."""
+        joined = [Concat(self.head.path, [each.path for each in parts])] if parts else []
+        return [*_states(self.head, *parts), *joined]
+
+
+def _states(*files: FileStatus) -> list[AssertFile]:
+    return [AssertFile(each.path, each.file_id, each.size, each.truncations) for each in files]
+
+
 @s3_operation("CompleteMultipartUpload", "POST", Level.OBJECT, "uploadId", changes=True)
 async def complete_multipart_upload(call: S3Call) -> Answer:
-    """Make the object of the parts that a document names, in one change and without a byte copied,
-    if the conditions `If-None-Match: *` or `If-Match` are met then. To ask again after a lost
-    answer is answered the same."""
+    """Make the object of the parts that a document names, whole and without a byte copied, if the
+    conditions `If-None-Match: *` or `If-Match` are met then. To ask again after a lost answer is
+    answered the same."""
     named = await _named_parts(call)
     try:
         upload = await upload_of(call)
+        making = await Making.begin(call)
+        joining = await _joined_but_the_last(call, upload, named)
+        return await _make(making, upload, joining)
     except S3Error as error:
         return await _completed_before(call, error)
-    making = await Making.begin(call)
-    parts = await _checked_parts(call, upload, named)
-    head, size = parts[0], sum(part.size for part in parts)
-    sums = await _joined_sums(call, upload, parts, named)
+
+
+async def _joined_but_the_last(
+    call: S3Call, upload: PartsUpload, named: list[_NamedPart]
+) -> _Joining:
+    """Join parts until one change is enough for those that are left.
+
+    Raises:
+        S3Error: a part is not as the program says.
+    """
+    seen = -1
+    while True:
+        found = await _find_parts(call, upload, named)
+        some = found.next()
+        if len(some) == len(found.left):
+            return found
+        if found.head.size == seen:
+            raise _invalid_part()
+        operations = found.join(some)
+        if not found.has_begun:
+            # Under a name of its own: a first part that is sent again does not take its place.
+            note = SetAttributes(found.head.path, {ATTRIBUTE: _encode(found.note)})
+            operations += [note, Rename(found.head.path, upload.joined_path)]
+        try:
+            await call.fs.transact(operations)
+        except PaxosBlockError as error:
+            if not 1 <= int(error.details.get("operation", 0)) <= len(some) + 1:
+                raise
+            seen = found.head.size  # a part is another one now, or another gateway joined some
+
+
+async def _make(making: Making, upload: PartsUpload, joining: _Joining) -> Answer:
+    """Join the parts that are left, and give the file the name of the object."""
+    head, left = joining.head, joining.left
+    size = head.size + sum(part.size for part in left)
+    sums = joining.note.sums
     facts = replaced(
         upload.begun.facts, file_id=head.file_id, sums=sums, size=size, upload=upload.id
     )
     operations = making.operations(head.path, facts, upload.begun.tags)
     first = 1 if making.condition is None else 2
-    states = [AssertFile(each.path, each.file_id, each.size, each.truncations) for each in parts]
-    joined = [Concat(head.path, [each.path for each in parts[1:]])] if parts[1:] else []
-    operations[first:first] = [*states, *joined]
+    operations[first:first] = joining.join(left)
     operations.append(Delete(upload.directory, recursive=True))
     try:
-        await call.fs.transact(operations)
+        await making.call.fs.transact(operations)
     except PaxosBlockError as error:
-        number = int(error.details.get("operation", 0))
-        if first < number <= first + len(states):
+        if first < int(error.details.get("operation", 0)) <= first + len(left) + 1:
             raise _invalid_part() from None
         raise making.refusal(error) from None
-    return _completed(call, state_tag(head.file_id, 0, size), sums)
+    return _completed(making.call, state_tag(head.file_id, 0, size), sums)
 
 
 async def _named_parts(call: S3Call) -> list[_NamedPart]:
@@ -349,25 +432,60 @@ async def _named_parts(call: S3Call) -> list[_NamedPart]:
             "The list of parts was not in ascending order. Parts must be ordered by part number."
         )
         raise S3Error(S3Code.INVALID_PART_ORDER, words)
-    if len(found) > JOINED_MAX:
-        raise invalid_argument(f"An object has at most {JOINED_MAX} parts here")
+    if numbers[-1] > PARTS_MAX:
+        raise _invalid_part()
     return found
 
 
-async def _checked_parts(
-    call: S3Call, upload: PartsUpload, named: list[_NamedPart]
-) -> list[FileStatus]:
-    there = {each.path: each for each in await call.fs.ls(upload.directory)}
-    parts = []
-    for each in named:
+async def _find_parts(call: S3Call, upload: PartsUpload, named: list[_NamedPart]) -> _Joining:
+    """Look for the parts that are named.
+
+    Raises:
+        S3Error: one is not there, or is not as the program says, or others are joined already.
+    """
+    states = [state_of(each.etag) for each in named]
+    try:
+        there = {each.path: each for each in await call.fs.ls(upload.directory)}
+        joined = there.get(upload.joined_path)
+        note = None if joined is None else await _note_of(call, joined)
+    except NotFoundError:
+        raise _no_such_upload() from None
+    count = 0
+    if joined is not None:
+        # A tag tells the size of its part, so the bytes that are joined tell how many parts are.
+        ends = [*itertools.accumulate(0 if each is None else each.size for each in states)]
+        if note is None or note.named != _digest_of(named) or joined.size not in ends:
+            raise _invalid_part()
+        count = ends.index(joined.size) + 1
+    parts = [] if joined is None else [joined]
+    for each in named[count:]:
         part = there.get(upload.part_path(each.number))
         if part is None or part.open or etag_of(part).strip('"') != each.etag:
             raise _invalid_part()
         parts.append(part)
-    if any(part.size < PART_BYTES_MIN for part in parts[:-1]):
+    if any(each is not None and each.size < PART_BYTES_MIN for each in states[:-1]):
         words = "Your proposed upload is smaller than the minimum allowed size"
         raise S3Error(S3Code.ENTITY_TOO_SMALL, words)
-    return parts
+    if note is None:
+        sums = await _joined_sums(call, upload, parts, named)
+        note = _JoinedNote(_digest_of(named), sums)
+    if (kind := upload.kind) is not None:
+        made = note.sums[kind.word]
+        if call.headers.get(kind.header, made) != made:
+            raise wrong_sum(kind)
+    return _Joining(parts[0], parts[1:], note, joined is not None)
+
+
+async def _note_of(call: S3Call, joined: FileStatus) -> _JoinedNote | None:
+    found = await call.fs.get_attributes(joined.path, ATTRIBUTE)
+    try:
+        return _joined_decoder.decode(found[ATTRIBUTE])
+    except (KeyError, *MALFORMED):
+        return None
+
+
+def _digest_of(named: list[_NamedPart]) -> bytes:
+    return hashlib.sha256(_encode([(each.number, each.etag) for each in named])).digest()
 
 
 def _invalid_part() -> S3Error:
@@ -406,8 +524,6 @@ async def _joined_sums(
         running = new_sum(kind)
         running.update(b"".join(sums))
         text = f"{base64.b64encode(running.digest()).decode()}-{len(sums)}"
-    if (said := call.headers.get(kind.header)) is not None and said != text:
-        raise wrong_sum(kind)
     return {kind.word: text}
 
 
