@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
@@ -26,6 +27,8 @@ from tests.services.content import content
 from tests.waiting import wait_until
 
 LOSE = "--yes-lose-data"
+HASTY = replace(QUICK, retry_for_s=2.0)
+"""Of a client that waits less long for the end of safe mode."""
 SIZES = (0, 10, 5_000, 100_000, 300_000)
 """Some share a log at the DataNodes, some have files there."""
 
@@ -100,8 +103,8 @@ def test_a_lost_catalog_is_brought_back_with_every_file_that_was_there(
             with fs.open(status.path) as file:
                 assert file.read() == status.path.removeprefix("/beside/").encode()
         assert not fs.exists("/since")
-        with pytest.raises(SafeModeError):
-            fs.mkdirs("/since")
+        with Client(cluster.url, HASTY) as hasty, pytest.raises(SafeModeError):
+            hasty.mkdirs("/since")
         assert paxosblock("admin", "safemode", "leave", *where).code == 0
         # The DataNodes still have blocks of the files that were there since the backup.
         write(fs, "/since", "again")
@@ -190,7 +193,8 @@ def test_a_file_whose_last_block_no_datanode_ever_had_is_closed_after_a_restore(
         cluster.namenode.kill()
         shutil.rmtree(cluster.namenode.volumes[0])
         bring_back(cluster, tmp_path, paxosblock, backup)
-        early = paxosblock("admin", "recover-lease", "/open", "--force", "--yes", *where)
+        hasty = ("--timeout", "2s", *where)
+        early = paxosblock("admin", "recover-lease", "/open", "--force", "--yes", *hasty)
         assert (early.code, "until an operator leaves safe mode" in early.err) == (1, True)
         assert paxosblock("admin", "safemode", "leave", *where).code == 0
 
