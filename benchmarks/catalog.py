@@ -32,6 +32,7 @@ MODULES: Final = (
     "benchmarks.cases.encrypted",
     "benchmarks.cases.pages",
     "benchmarks.cases.observing",
+    "benchmarks.cases.gateways",
 )
 
 
