@@ -145,9 +145,18 @@ def _under_way() -> int:
 
 def resident_bytes(pid: int | str = "self") -> int:
     """Return the resident memory of a process."""
+    return _of_status(pid, "VmRSS") * KIB
+
+
+def most_resident_bytes(pid: int | str = "self") -> int:
+    """Return the most resident memory that a process has ever had."""
+    return _of_status(pid, "VmHWM") * KIB
+
+
+def _of_status(pid: int | str, name: str) -> int:
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
-        line = next(line for line in status if line.startswith("VmRSS"))
-    return int(line.split()[1]) * KIB
+        line = next(line for line in status if line.startswith(f"{name}:"))
+    return int(line.split()[1])
 
 
 def processor_s(pid: int | None = None) -> float:

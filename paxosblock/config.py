@@ -517,8 +517,9 @@ class GatewayConfig(ServerConfig):
     """Processes that serve at the ports of one gateway; at most 256. Each has the other bounds of
     this section for itself."""
     request_memory_bytes: Bytes = 512 * MIB
-    """Bytes of files on their way through the gateway. A request for which there is no room waits
-    five seconds for some, and is then asked to try again."""
+    """Bytes of memory for files on their way through the gateway. A request for which there is no
+    room waits five seconds for some, and is then asked to try again; an eighth is for what came
+    with those that wait, and with more of them waiting a request is asked at once."""
     idle_stream_s: Seconds = 10 * 60.0
     """Seconds for which a program that writes or reads a file may send or take nothing of it."""
     users_kept: Count = 64

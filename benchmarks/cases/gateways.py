@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from benchmarks.host import resident_bytes
+from benchmarks.host import most_resident_bytes, resident_bytes
 from benchmarks.suite import Bench, case
 from paxosblock.config import GatewayConfig
 from paxosblock.host.user import claimed_user
@@ -58,13 +58,16 @@ async def gateway_crowd(bench: Bench) -> None:
                 bench.emit_times("beside idle ones", beside_s, number, clients=idle)
                 grown = resident_bytes(pid) - before
                 bench.emit("memory of idle ones", grown / (1 << 20), "MiB", number, clients=idle)
+                counts = [0] * busy
                 async with _session() as session, asyncio.TaskGroup() as crowd:
-                    each = [crowd.create_task(_use(session, base, n)) for n in range(busy)]
+                    each = [crowd.create_task(_use(session, base, n, counts)) for n in range(busy)]
                     beside_s = await ask(other, _asked_apart, base, bench.seconds)
-                    grown = resident_bytes(pid) - before
+                    grown = most_resident_bytes(pid) - before
                     for task in each:
                         task.cancel()
                 bench.emit_times("beside busy ones", beside_s, number, clients=busy)
+                rate = sum(counts) / bench.seconds
+                bench.emit("files of busy ones", rate, "files/s", number, clients=busy)
                 mib, goal = grown / (1 << 20), bound_bytes / (1 << 20)
                 bench.emit("memory of all", mib, "MiB", number, goal=goal, clients=idle + busy)
 
@@ -116,8 +119,8 @@ async def _idle(base: str, count: int) -> AsyncIterator[None]:
             writer.close()
 
 
-async def _use(session: aiohttp.ClientSession, base: str, number: int) -> None:
-    """Write a file and read it back until this is cancelled."""
+async def _use(session: aiohttp.ClientSession, base: str, number: int, counts: list[int]) -> None:
+    """Write a file and read it back until this is cancelled; count in `counts` how often."""
     url, content = f"{base}/bench-crowd/{number}", bytes(FILE_BYTES)
     create = _asking("CREATE", overwrite="true", data="true")
     while True:
@@ -130,3 +133,4 @@ async def _use(session: aiohttp.ClientSession, base: str, number: int) -> None:
                 answer.raise_for_status()
             async for _ in answer.content.iter_any():
                 pass
+        counts[number] += 1

@@ -63,8 +63,9 @@ async def _following(
 ) -> AsyncIterator[memoryview]:
     yield piece
     del piece  # its buffer is used again
-    async for each in rest:
-        yield each
+    async for piece in rest:
+        yield piece
+        del piece
 
 
 async def pieces_of(reader: AsyncFileReader, start: int, length: int) -> AsyncGenerator[memoryview]:
@@ -79,3 +80,4 @@ async def pieces_of(reader: AsyncFileReader, start: int, length: int) -> AsyncGe
         assert piece, "the file was so long when it was opened"
         left -= len(piece)
         yield piece
+        del piece  # its buffer is used again

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from paxosblock.base.checksum import Buffer
+from paxosblock.base.units import KIB
+
+ARRIVED_BYTES: Final = 384 * KIB
+"""Bytes of a body that may have come before they are asked for."""
 
 
 @dataclass(slots=True)

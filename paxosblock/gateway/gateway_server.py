@@ -33,7 +33,11 @@ from paxosblock.gateway.worker_metrics import ALONE, Worker
 from paxosblock.host.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.host.logs import facts
 from paxosblock.host.metrics import CONTENT_TYPE, NodeMetrics
-from paxosblock.host.startup import collect_seldom, refuse_optimized_python
+from paxosblock.host.startup import (
+    collect_seldom,
+    refuse_optimized_python,
+    return_freed_memory,
+)
 from paxosblock.net.calls.call_server import SHUTDOWN_S
 from paxosblock.net.calls.rpc import RpcClient
 from paxosblock.net.port.access import Access
@@ -96,6 +100,7 @@ async def serve(
         StorageError: the address cannot be written.
     """
     refuse_optimized_python()
+    return_freed_memory()
     stop = stop_signal()
     running_gateway = running(
         config,

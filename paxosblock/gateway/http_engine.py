@@ -19,12 +19,21 @@ from aiohttp.web_protocol import RequestPayloadError
 from paxosblock.base.units import KIB
 from paxosblock.errors import DeadlineError, InvalidRequestError, PaxosBlockError, UnavailableError
 from paxosblock.gateway.arrival import arrived, left_bytes
-from paxosblock.gateway.exchange import Answer, Exchange, Sent, StreamedBody, Traffic
+from paxosblock.gateway.exchange import (
+    ARRIVED_BYTES,
+    Answer,
+    Exchange,
+    Sent,
+    StreamedBody,
+    Traffic,
+)
 from paxosblock.net.port.admission import Slot
 from paxosblock.net.port.http_server import HeadWatch, HttpConnection, slot_of
 
 LINE_BYTES_MAX: Final = 64 * KIB
 """A path of HDFS's 8,000 bytes, each of them percent-encoded, twice in a line, and a token."""
+READ_BYTES: Final = 256 * KIB
+"""The most that a loop, asyncio's or uvloop's, takes from a socket at a time."""
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _log = logging.getLogger(__name__)
@@ -107,6 +116,7 @@ class HttpEngine:
             async for piece in body.pieces:
                 await response.write(piece)
                 body.traffic.sent_bytes += len(piece)
+                del piece  # its buffer is used again
             await response.write_eof()
         except PaxosBlockError as error:
             # What was said of the length would be a lie, were it ended: the caller must notice.
@@ -217,6 +227,8 @@ class DoorConnection(HttpConnection):
         "max_line_size": LINE_BYTES_MAX,
         "max_field_size": 16 * KIB,
         "max_headers": 64,
+        # No more is read once twice as much waits, and what is read at a time may come on top.
+        "read_bufsize": (ARRIVED_BYTES - READ_BYTES) // 2,
     }
 
     __slots__ = ("_last_body", "_line_came", "_refusal", "took_all")

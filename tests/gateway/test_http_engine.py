@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from paxosblock.errors import TruncatedError
-from paxosblock.gateway.exchange import Answer, Exchange, StreamedBody
+from paxosblock.gateway.exchange import ARRIVED_BYTES, Answer, Exchange, StreamedBody
 from paxosblock.gateway.http_engine import HttpEngine
 from paxosblock.gateway.webhdfs.webhdfs_door import failure
 from paxosblock.net.port.guard import Guard
@@ -44,8 +44,22 @@ class Streams:
         return Answer(200, StreamedBody(self.pieces(), 1 << 40, release))
 
 
+class Waits:
+    """An answer that asks for the body late, and notes the length of its first piece."""
+
+    def __init__(self) -> None:
+        self.asks = asyncio.Event()
+        self.first_bytes = 0
+
+    async def answer(self, exchange: Exchange) -> Answer:
+        await self.asks.wait()
+        async for piece in exchange.body():
+            self.first_bytes = self.first_bytes or len(piece)
+        return Answer(200)
+
+
 @contextlib.asynccontextmanager
-async def serving(streams: Streams) -> AsyncIterator[tuple[str, int]]:
+async def serving(streams: Streams | Waits) -> AsyncIterator[tuple[str, int]]:
     engine = HttpEngine(streams.answer, failure, 60)
     async with contextlib.AsyncExitStack() as stack:
         runner = web.ServerRunner(engine.server)
@@ -91,3 +105,26 @@ async def test_a_reader_that_resets_the_connection_is_no_error(
                 reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             await wait_until_async(lambda: streams.closed)
     assert caplog.records == []
+
+
+async def test_only_so_much_of_a_body_comes_before_it_is_asked_for() -> None:
+    """Each request that waits has so much of it in memory, and the budget counts no more."""
+    waits, body = Waits(), bytes(16 << 20)
+    async with serving(waits) as place:
+        reader, writer = await asyncio.open_connection(*place)
+        writer.transport.set_write_buffer_limits(0)
+        writer.write(b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
+        writer.write(body)
+        before = -1
+
+        def stands() -> bool:  # the buffers are full up to the gateway's
+            nonlocal before
+            left = writer.transport.get_write_buffer_size()
+            before, moved = left, left != before
+            return left < len(body) and not moved
+
+        await wait_until_async(stands)
+        waits.asks.set()
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+    assert 0 < waits.first_bytes <= ARRIVED_BYTES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,29 @@ print(gc.get_threshold(), gc.get_freeze_count() > 1_000)
     command = [sys.executable, "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout.split() == ["(20000,", "10,", "10)", "True"]
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="the C library is another one")
+def test_what_a_gateway_frees_goes_back_to_the_system() -> None:
+    """It kept more than a crowd had needed: freed buffers, with small ones in use between them."""
+    program = """
+from paxosblock.host.startup import return_freed_memory
+return_freed_memory()
+def resident_mib():
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) >> 10
+before, kept = resident_mib(), []
+for _ in range(2):  # the first free tells the C library what is usual here
+    crowd = []
+    for _ in range(256):
+        crowd.append(bytearray(b"x") * (512 << 10))
+        kept.append(bytes(1000))
+    crowd.clear()
+print(resident_mib() - before)
+"""
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert int(ran.stdout) < 16
 
 
 @pytest.mark.parametrize(

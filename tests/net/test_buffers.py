@@ -46,3 +46,15 @@ def test_no_more_are_remembered_than_was_said() -> None:
     remembered = [lent[3].obj, lent[4].obj]
     lent.clear()
     assert [pool.take(10).obj is remembered[0], pool.take(10).obj is remembered[0]] == [True, True]
+
+
+def test_buffers_that_became_too_short_are_forgotten() -> None:
+    """A reader that looks further and further ahead kept three MiB of shorter ones."""
+    pool = BufferPool(most=6)
+    for size in (10, 20, 40):
+        pool.take(size)
+    lent = pool.take(40)
+    assert [len(buffer) for buffer in pool._buffers] == [40]
+    pool.take(80)
+    assert [len(buffer) for buffer in pool._buffers] == [40, 80]
+    del lent

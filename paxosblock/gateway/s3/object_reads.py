@@ -117,7 +117,7 @@ async def _sent(call: S3Call, reader: AsyncFileReader, stored: StoredObject) -> 
         return answer
     length = int(answer.headers.pop("Content-Length"))
     if length:
-        await call.hold(call.reader_bytes(length))
+        await call.hold_to_read(length)
         answer.body = StreamedBody(await begun(reader, start, length), length)
     return answer
 

@@ -178,7 +178,7 @@ async def store(
         S3Error: as `Making.refusal` says. It is not made, unless the answer was lost.
     """
     call = making.call
-    await call.hold(call.writer_bytes(length))
+    await call.hold_to_write(length)
     staged = await call.client.staging.create(call.path, Publish.REPLACE)
     writer = staged.writer
     made: list[StoredObject] = []
@@ -254,7 +254,7 @@ async def bytes_of_source(
     call: S3Call, found: StoredObject, wanted: ByteRange
 ) -> AsyncIterator[AsyncIterator[Buffer]]:
     """Read bytes of the object that is copied. Raises S3Error if it is another one by now."""
-    await call.hold(call.reader_bytes(wanted.length))
+    await call.hold_to_read(wanted.length)
     async with call.fs.open(found.status.path) as reader:
         if etag_of(reader.status) != found.etag:
             raise precondition_failed(f"{OF_SOURCE}if-match")

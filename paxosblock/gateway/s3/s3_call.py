@@ -12,8 +12,8 @@ from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.base.paths import NAME_BYTES_MAX
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import NotDirectoryError, NotFoundError
-from paxosblock.gateway.budget import Budget
-from paxosblock.gateway.exchange import Answer, Exchange
+from paxosblock.gateway.budget import Budget, reader_bytes, writer_bytes
+from paxosblock.gateway.exchange import ARRIVED_BYTES, Answer, Exchange
 from paxosblock.gateway.s3.s3_errors import (
     S3Code,
     S3Error,
@@ -103,16 +103,16 @@ class S3Call:
 
     async def hold(self, size_bytes: int) -> None:
         """Hold room for so many bytes until the answer was sent. Raises as `Budget.hold`."""
-        await self.stack.enter_async_context(self.budget.hold(size_bytes))
+        arrived_bytes = ARRIVED_BYTES if self.exchange.has_body else 0
+        await self.stack.enter_async_context(self.budget.hold(size_bytes, arrived_bytes))
 
-    def reader_bytes(self, size: int) -> int:
-        """Return how many bytes a reader of so many has here: those that come, and that go."""
-        return min(size, 2 * self.fs.config.prefetch_size)
+    async def hold_to_read(self, size_bytes: int) -> None:
+        """As `hold`, for one who reads so many bytes."""
+        await self.hold(reader_bytes(self.fs.config, size_bytes))
 
-    def writer_bytes(self, size: int) -> int:
-        """Return how many bytes a writer of so many has here: its window, and what comes."""
-        config = self.fs.config
-        return min(size, (config.window + 2) * config.chunk_size)
+    async def hold_to_write(self, size_bytes: int) -> None:
+        """As `hold`, for one who writes so many bytes."""
+        await self.hold(writer_bytes(self.fs.config, size_bytes))
 
 
 def answered(name: str, fields: list[Field], status: int = 200) -> Answer:

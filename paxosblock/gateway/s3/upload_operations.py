@@ -265,7 +265,7 @@ async def _store_part(  # noqa: PLR0917 - the parts of a part
 ) -> FileStatus:
     if upload.kind is not None:
         sums.compute(upload.kind)
-    await call.hold(call.writer_bytes(length))
+    await call.hold_to_write(length)
     hidden = f"{upload.directory}/{uuid.uuid4().hex}"
     try:
         writer = await call.fs.create(hidden, parent_must_exist=True, zone_of=call.path)

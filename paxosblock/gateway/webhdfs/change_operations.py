@@ -37,7 +37,7 @@ async def create(call: HadoopCall) -> Answer:
     upload = _upload(call)
     if is_first_step(call):
         return redirected(call)
-    await call.hold(_writer_bytes(call))
+    await call.hold_to_write()
     try:
         await upload.run(call.client, call.exchange.body())
     except ExistsError:
@@ -88,7 +88,7 @@ async def append_bytes(call: HadoopCall) -> Answer:
     if is_first_step(call):
         _check_appended(await call.fs.stat(call.path))
         return redirected(call)
-    await call.hold(_writer_bytes(call))
+    await call.hold_to_write()
     try:
         await append(call.client, call.path, call.exchange.body())
     except IsDirectoryError:
@@ -129,12 +129,6 @@ async def truncate(call: HadoopCall) -> Answer:
         raise invalid("newlength", "it is missing")
     await call.fs.truncate(call.path, size)
     return truth(True)
-
-
-def _writer_bytes(call: HadoopCall) -> int:
-    """Return how many bytes a writer has here: its window, and what comes."""
-    config = call.fs.config
-    return (config.window + 2) * config.chunk_size
 
 
 def _hdfs_url(call: HadoopCall) -> str:

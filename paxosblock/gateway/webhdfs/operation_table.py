@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.gateway.budget import Budget
-from paxosblock.gateway.exchange import Answer, Exchange
+from paxosblock.gateway.budget import Budget, reader_bytes, writer_bytes
+from paxosblock.gateway.exchange import ARRIVED_BYTES, Answer, Exchange
 from paxosblock.gateway.user_clients import UserClient
 from paxosblock.gateway.webhdfs.parameters import Parameters
 from paxosblock.gateway.webhdfs.remote_exceptions import HadoopError, JavaError
@@ -37,9 +38,16 @@ class HadoopCall:
         """The cluster, as the user sees it."""
         return self.client.fs
 
-    async def hold(self, size_bytes: int) -> None:
-        """Hold room for so many bytes until the answer was sent. Raises as `Budget.hold`."""
-        await self.stack.enter_async_context(self.budget.hold(size_bytes))
+    async def hold_to_read(self, size_bytes: int = sys.maxsize) -> None:
+        """Hold room to read so many bytes until the answer was sent. Raises as `Budget.hold`."""
+        held_bytes = reader_bytes(self.fs.config, size_bytes)
+        await self.stack.enter_async_context(self.budget.hold(held_bytes))
+
+    async def hold_to_write(self) -> None:
+        """Hold room to write the body until the answer was sent. Raises as `Budget.hold`."""
+        length = self.exchange.headers.get("Content-Length")
+        held_bytes = writer_bytes(self.fs.config, sys.maxsize if length is None else int(length))
+        await self.stack.enter_async_context(self.budget.hold(held_bytes, ARRIVED_BYTES))
 
 
 Run = Callable[[HadoopCall], Awaitable[Answer]]

@@ -197,7 +197,6 @@ async def open_file(call: HadoopCall) -> Answer:
 async def _opened_and_sent(call: HadoopCall) -> Answer:
     offset = call.parameters.number("offset", least=-(1 << 63)) or 0
     length = call.parameters.number("length")
-    await call.hold(_reader_bytes(call))
     reader = await call.stack.enter_async_context(call.fs.open(call.path))
     size = await reader.decide()
     if offset < 0 or (offset >= size > 0):
@@ -208,6 +207,7 @@ async def _opened_and_sent(call: HadoopCall) -> Answer:
     typed = {"Content-Type": BYTES_TYPE}
     if not sent:
         return Answer(200, b"", typed)
+    await call.hold_to_read(sent)
     return Answer(200, StreamedBody(await begun(reader, offset, sent), sent), typed)
 
 
@@ -215,12 +215,7 @@ async def _opened_and_sent(call: HadoopCall) -> Answer:
 async def get_file_checksum(call: HadoopCall) -> Answer:
     """Tell the checksum of a file that HDFS would tell. All of it is read for that, at once: no
     other address is named."""
-    await call.hold(_reader_bytes(call))
+    await call.hold_to_read()
     found = await call.fs.checksum(call.path)
     told = FileChecksumJson(found.algorithm, found.text, len(found.text) // 2)
     return answered({"FileChecksum": told})
-
-
-def _reader_bytes(call: HadoopCall) -> int:
-    """Return how many bytes a reader has here: those that come, and those that go."""
-    return 2 * call.fs.config.prefetch_size

@@ -23,6 +23,8 @@ class BufferPool:
             if len(buffer) >= size_bytes and not _is_viewed(buffer):
                 return memoryview(buffer)[:size_bytes]
         buffer = bytearray(size_bytes)
+        # Those without a view are too short: the longer one does for what they would.
+        self._buffers = [each for each in self._buffers if _is_viewed(each)]
         self._buffers.append(buffer)
         del self._buffers[: -self._most]
         return memoryview(buffer)
