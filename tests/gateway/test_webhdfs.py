@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -150,6 +151,23 @@ def test_what_needs_no_path_is_told(gateway: RunningGateway, fs: Client, home: s
     (block,) = places["BlockLocations"]["BlockLocation"]
     assert (block["offset"], block["length"], len(block["names"])) == (0, 5, 3)
     assert block["hosts"] == ["127.0.0.1"] * 3
+
+
+@pytest.mark.parametrize("operation", ["GETCONTENTSUMMARY", "GETQUOTAUSAGE"])
+def test_the_count_of_the_root_leaves_out_what_its_listing_does(
+    gateway: RunningGateway, fs: Client, operation: str
+) -> None:
+    def counted() -> list[int]:
+        (sums,) = gateway.ask("GET", "/", operation).json.values()
+        names = ("fileCount", "directoryCount", "length", "fileAndDirectoryCount", "spaceConsumed")
+        return [sums[name] for name in names if name in sums]
+
+    before, hidden = counted(), f"/.staging/{uuid.uuid4().hex}"
+    put(fs, f"{hidden}/f", b"12345")
+    try:
+        assert counted() == before
+    finally:
+        fs.delete(hidden, recursive=True)
 
 
 # -- bytes -----------------------------------------------------------------------------------------

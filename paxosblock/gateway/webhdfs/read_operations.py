@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from paxosblock.api.namenode import Listing
-from paxosblock.base.paths import STAGING
+from paxosblock.api.subtree import ContentSummary
+from paxosblock.base.paths import ROOT, STAGING
 from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.gateway.download import asked_again_if_replaced, begun
 from paxosblock.gateway.exchange import Answer, StreamedBody
@@ -97,16 +98,26 @@ async def list_status_batch(call: HadoopCall) -> Answer:
 @operation("GETCONTENTSUMMARY", "GET")
 async def get_content_summary(call: HadoopCall) -> Answer:
     """Count the files, directories and bytes at and below a path, at one moment."""
-    summary = await call.fs.content_summary(call.path)
-    usage = await call.fs.quota_usage(call.path)
+    summary, usage = await _summary(call), await call.fs.quota_usage(call.path)
     return answered({"ContentSummary": content_summary(summary, usage)})
 
 
 @operation("GETQUOTAUSAGE", "GET")
 async def get_quota_usage(call: HadoopCall) -> Answer:
     """Count the names and bytes at and below a path, and show its limits."""
-    summary, usage = await call.fs.content_summary(call.path), await call.fs.quota_usage(call.path)
+    summary, usage = await _summary(call), await call.fs.quota_usage(call.path)
     return answered({"QuotaUsage": quota_usage(summary, usage)})
+
+
+async def _summary(call: HadoopCall) -> ContentSummary:
+    """Count what a program is shown at and below the path: not what `_entries` leaves out."""
+    if call.path != ROOT:
+        return await call.fs.content_summary(call.path)
+    summary = ContentSummary(directories=1)  # the root itself
+    for each in await call.fs.content_summaries(ROOT):
+        if each.status.path != STAGING:
+            summary = summary.plus(each.summary)
+    return summary
 
 
 @operation("GETSNAPSHOTDIFF", "GET")
