@@ -153,6 +153,8 @@ async def test_the_secret_of_users_fences_no_writer_and_fetches_no_chunks(
             assert b"".join(received.payloads) == b"mine"
         finally:
             channel.connection.close()
+            # With TLS that takes the other end, too: else the loop may end before it.
+            await channel.connection.wait_closed()
     fence = Envelope(
         member.storage, NextGS(block, Generation(1), FIRST_GENERATION, 4, Durability.DISK)
     )

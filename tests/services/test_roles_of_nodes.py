@@ -141,3 +141,5 @@ async def test_chunks_are_fetched_by_datanodes_and_streams_decide_nothing(
                 await channel.call(fetch, timeout_s=TIMEOUT_S, sink=received)
         finally:
             channel.connection.close()
+            # With TLS that takes the other end, too: else the loop may end before it.
+            await channel.connection.wait_closed()
