@@ -15,6 +15,7 @@ import pytest
 from paxosblock import Client, CopyStep, LocalCluster
 from paxosblock.base.paths import STAGING
 from paxosblock.base.units import KIB, MIB
+from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.writing.many_files import FILES_TOGETHER
 from paxosblock.errors import ExistsError, IsDirectoryError, NameQuotaError, PaxosBlockError
 from tests.children import killed_at_the_end
@@ -191,3 +192,28 @@ def test_a_put_that_was_killed_leaves_whole_files_only(
     there = found_in(fs, "/cut")
     assert len(there) > 0
     assert there == {path: wanted[path] for path in there}
+
+
+def test_fsspec_puts_small_files_together_and_one_that_is_refused_by_itself(
+    cluster: LocalCluster, fs: Client, tmp_path: Path
+) -> None:
+    wanted = files("/spec", [0, 3 * MIB, *range(3 * FILES_TOGETHER)])
+    local_files(tmp_path, wanted)
+    spec = PaxosBlockFileSystem(",".join(cluster.addresses))
+    try:
+        before = batches_made(cluster)
+        spec.put(f"{tmp_path}/", "/spec", recursive=True, replication=2)
+        assert 0 < batches_made(cluster) - before <= 8
+        assert found_in(fs, "/spec") == wanted
+        assert {each.replication for each in fs.ls("/spec")} == {2}
+        taken = [*wanted][5]
+        fs.delete(taken)
+        fs.mkdirs(taken)
+        with pytest.raises(IsADirectoryError, match=taken):
+            spec.put([str(tmp_path / "0004"), str(tmp_path / "0005")], ["/spec/new", taken])
+        with pytest.raises((TypeError, PaxosBlockError), match="unheard_of"):
+            spec.put([str(tmp_path / "0004")], ["/spec/other"], unheard_of=1)
+    finally:
+        spec.close()
+        PaxosBlockFileSystem.clear_instance_cache()
+    assert fs.ls(STAGING) == []

@@ -48,6 +48,7 @@ from paxosblock.client.fsspec.open_files import (
     WriteFile,
 )
 from paxosblock.client.fsspec.shared_client import Connection
+from paxosblock.client.fsspec.small_puts import SmallPuts
 from paxosblock.client.fsspec.storage_options import TOKEN, config_of, options_of_url, path_of_url
 from paxosblock.client.names.own_hosts import OwnHosts, is_url
 from paxosblock.client.names.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
@@ -73,6 +74,7 @@ _MODES: Final = {"overwrite": Publish.REPLACE, "create": Publish.CREATE}
 _TEXT_OPTIONS: Final = ("encoding", "errors", "newline")
 _POLICY: Final = ("on_failure", "replace_on_failure", "best_effort")
 _TUNING: Final = ("replication", "durability", "chunk_size", "window", *_POLICY)
+_OF_PUT: Final = ("recursive", "callback", "batch_size", "maxdepth")
 _MISSING: Final = (NotFoundError, NotDirectoryError)
 
 
@@ -718,18 +720,40 @@ class PaxosBlockFileSystem(AsyncFileSystem):
             async for piece in reader.pieces():
                 await out.write(piece)
 
+    async def _put(self, *args: Any, mode: str = "overwrite", **kwargs: Any) -> None:
+        """Copy local files and directories here. Small files, outside of a transaction, are written
+        and published many at a time."""
+        if self._intrans:
+            await super()._put(*args, mode=mode, **kwargs)
+            return
+        how = {name: each for name, each in kwargs.items() if name not in _OF_PUT}
+        how["options"] = WriteOptions(**{name: how.pop(name, None) for name in _POLICY})
+        overwrite = _mode(mode) is Publish.REPLACE
+        small_puts = SmallPuts(await self._client(), overwrite=overwrite, **how)
+        try:
+            await super()._put(*args, mode=mode, small_puts=small_puts, **kwargs)
+        finally:
+            await small_puts.close()
+
     async def _put_file(
         self,
         lpath: str,
         rpath: str,
         mode: str = "overwrite",
         callback: Callback = DEFAULT_CALLBACK,
+        small_puts: SmallPuts | None = None,
         **tuning: Any,
     ) -> None:
         """Copy a local file here; for a directory, make only the directory itself."""
         if os.path.isdir(lpath):
             await self._makedirs(rpath, exist_ok=True)
             return
+        if small_puts is not None:
+            size = os.stat(lpath).st_size
+            if await small_puts.put(lpath, self.own_path(rpath), size):
+                callback.set_size(size)
+                callback.relative_update(size)
+                return
         with await asyncio.to_thread(open, lpath, "rb") as file:
             callback.set_size(os.fstat(file.fileno()).st_size)
             async with self._writing(rpath, _mode(mode), **tuning) as out:
