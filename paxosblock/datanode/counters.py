@@ -113,6 +113,13 @@ class DataNodeCounters:
             lambda: [((v.storage,), v.commit.times) for v in volumes],
         )
 
+        self.metrics.levels(
+            "syncs_waiting",
+            "Files whose votes wait for a sync, or for one that is under way.",
+            ("storage",),
+            lambda: (((v.storage,), v.commit.waiting_count) for v in volumes),
+        )
+
     def _add_lending(self) -> None:
         self.metrics.tally(
             "lent_replicas",

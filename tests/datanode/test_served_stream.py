@@ -154,6 +154,24 @@ async def test_a_part_of_a_chunk_is_answered_while_a_whole_one_waits_for_the_dis
         assert await whole == chunk(1, SIZE)
 
 
+async def test_the_metrics_show_what_waits_for_a_disk(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    async with running(tmp_path, disk=disk) as node, stream_to(node) as (channel, votes, counters):
+        await node.create()
+
+        def shows(waiting: int) -> bool:
+            line = f'syncs_waiting{{storage="{node.storage}"}} {waiting}.0'
+            return line in counters.metrics.render().decode()
+
+        assert shows(0)
+        disk.breaks(Fault(SYNCS, delay_s=HELD))
+        channel.connection.send(frame(0, chunk(0, 100))[1])
+        await wait_until_async(lambda: shows(1))
+        disk.mend()
+        await wait_until_async(lambda: len(votes.votes) == 1)
+        assert shows(0)
+
+
 async def test_a_reader_that_does_not_read_is_answered_nothing_at_once() -> None:
     """Its parts wait with its other replies: what a connection has not sent is bounded."""
     async with running(Path("/volume"), disk=SimulatedDisk()) as node:

@@ -426,11 +426,15 @@ def test_a_member_that_falls_behind_is_told_until_it_has_caught_up(rules: dict[s
         metrics = NodeMetrics("namenode")
         observe(metrics, member.store, None)
 
+        def shown() -> Page:
+            return samples(metrics.render().decode())
+
         def behind() -> bool:
-            return fires([samples(metrics.render().decode())], rules["FollowerBehind"])
+            return fires([shown()], rules["FollowerBehind"])
 
         one, other = member.peers
         member.append([entry(1)] * 10_001)
+        assert shown()["paxosblock_namenode_raft_uncommitted_entries"] == 10_001
         assert not behind()
         member.become_candidate()
         member.vote(one)

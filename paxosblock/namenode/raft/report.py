@@ -22,6 +22,11 @@ _OF_STATUS: tuple[tuple[str, str, Callable[[Status], float]], ...] = (
     ("raft_applied_index", "Last entry applied here.", lambda it: it.applied_index),
     ("raft_last_index", "Last entry of the log here.", lambda it: it.last_index),
     (
+        "raft_uncommitted_entries",
+        "Entries of the log here that are not known to be committed yet.",
+        lambda it: it.last_index - it.commit_index,
+    ),
+    (
         "raft_lag_entries",
         "Entries that the member furthest behind has still to store; of the leader.",
         lambda it: max(it.lag.values(), default=0),
