@@ -302,6 +302,8 @@ def test_a_block_that_too_few_members_can_end_is_told_until_they_are_back(
 ) -> None:
     """Between two tries, too: nothing is under way then, and the alert must not begin again."""
     config = ClientConfig(retry_for_s=1.0)
+    live = 'paxosblock_namenode_datanodes{state="live"}'
+    wait_until(lambda: scraped(faulty.namenode)[live] == 3, what="all to be there for the block")
     with Client(faulty.url, config) as fs, told(faulty, rules, "RecoveriesStuck"):
         out = fs.create("/stuck")
         out.write(b"three members have it")
