@@ -107,6 +107,20 @@ $ hdfs dfs -ls swebhdfs://gw1:14000/
 * Bytes on their way take room of `request_memory`, which counts the memory that they take: 4.1 MiB
   for one who writes, 4 MiB for one who reads, less for a short file. A request for which there is
   none is asked to try again. A gateway alone takes about 60 MiB, and 8 KiB for each connection.
+* Hadoop's client takes several gateways for NameNodes of HDFS under one name (below). One that is
+  dead is passed over; where it dies under a reader, the reader goes on at the next one. A file that
+  was being written through it must be written again: Hadoop's client repeats no write.
+
+```
+dfs.nameservices = gateways
+dfs.ha.namenodes.gateways = gw1,gw2
+dfs.namenode.http-address.gateways.gw1 = gw1:14000
+dfs.namenode.http-address.gateways.gw2 = gw2:14000
+dfs.client.failover.proxy.provider.gateways =
+    org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider
+```
+
+With them `webhdfs://gateways/path` names a file; in Spark each begins with `spark.hadoop.`.
 """
 
 OPERATIONS_HEAD: Final = """## Operations

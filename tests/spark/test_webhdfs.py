@@ -7,10 +7,12 @@ import re
 import shlex
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
@@ -264,6 +266,21 @@ def test_lists_are_changed_shown_and_refused_as_by_the_shell_of_hadoop(
         assert our_words.count("\n") == 1, line
 
 
+def both(one: str, two: str) -> dict[str, str]:
+    """Hadoop's settings for two gateways under one name, as it has them for NameNodes."""
+    name = f"gw{uuid.uuid4().hex[:8]}"
+    provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+    return {
+        "fs.defaultFS": f"webhdfs://{name}",
+        "dfs.nameservices": name,
+        f"dfs.ha.namenodes.{name}": "n1,n2",
+        f"dfs.namenode.http-address.{name}.n1": one,
+        f"dfs.namenode.http-address.{name}.n2": two,
+        f"dfs.client.failover.proxy.provider.{name}": provider,
+        "dfs.http.client.failover.sleep.base.millis": "1",
+    }
+
+
 def test_the_client_of_hadoop_goes_on_with_another_gateway(
     spark: SparkSession, cluster: LocalCluster, home: str, fs: Client, tmp_path: Path
 ) -> None:
@@ -272,26 +289,78 @@ def test_the_client_of_hadoop_goes_on_with_another_gateway(
     for folder in folders:
         folder.mkdir()
     with gateway_of(cluster, folders[0]) as one, gateway_of(cluster, folders[1]) as two:
-        name = f"gw{uuid.uuid4().hex[:8]}"
-        provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
-        shell = shell_at(
-            spark,
-            {
-                "fs.defaultFS": f"webhdfs://{name}",
-                "dfs.nameservices": name,
-                f"dfs.ha.namenodes.{name}": "n1,n2",
-                f"dfs.namenode.http-address.{name}.n1": one.address,
-                f"dfs.namenode.http-address.{name}.n2": two.address,
-                f"dfs.client.failover.proxy.provider.{name}": provider,
-                "dfs.http.client.failover.sleep.base.millis": "1",
-            },
-        )
+        shell = shell_at(spark, both(one.address, two.address))
         assert shell(f"-mkdir {home}/d")[0] == 0
         one.kill()
         local = tmp_path / "local"
         local.write_bytes(DATA)
         assert shell(f"-put {local} {home}/d/f") == (0, "")
         assert content(fs, f"{home}/d/f") == DATA
+
+
+@contextmanager
+def two_gateways(
+    spark: SparkSession, cluster: LocalCluster, folder: Path
+) -> Iterator[tuple[RunningGateway, Any, dict[str, str]]]:
+    """The first of two gateways, Hadoop's file system at both, and its settings."""
+    folders = [folder / name for name in ("one", "two")]
+    for each in folders:
+        each.mkdir()
+    jvm: Any = spark._jvm
+    with gateway_of(cluster, folders[0]) as one, gateway_of(cluster, folders[1]) as two:
+        settings = both(one.address, two.address)
+        conf = jvm.org.apache.hadoop.conf.Configuration()
+        for name, value in settings.items():
+            conf.set(name, value)
+        root = jvm.java.net.URI(settings["fs.defaultFS"])
+        hadoop = jvm.org.apache.hadoop.fs.FileSystem.newInstance(root, conf)
+        try:
+            yield one, hadoop, settings
+        finally:
+            hadoop.close()
+
+
+def test_a_stream_of_hadoop_goes_on_at_another_gateway_when_its_own_dies(
+    spark: SparkSession, cluster: LocalCluster, home: str, fs: Client, tmp_path: Path
+) -> None:
+    """The answer that was cut is asked for again, from where it ended, at the next address."""
+    data = os.urandom(32 << 20)  # more than what is on its way, in the buffers of both systems
+    with fs.create(f"{home}/f") as out:
+        out.write(data)
+    with two_gateways(spark, cluster, tmp_path) as (one, hadoop, settings):
+        jvm: Any = spark._jvm
+        stream = hadoop.open(jvm.org.apache.hadoop.fs.Path(f"{home}/f"))
+        read = jvm.org.apache.commons.io.IOUtils.toByteArray
+        begun = bytes(read(stream, 1 << 20))
+        one.kill()
+        rest = bytes(read(stream, len(data) - len(begun)))
+        stream.close()
+        assert begun + rest == data
+        late = shell_at(spark, settings)  # the first is dead from the start
+        assert late(f"-test -e {home}/f") == (0, "")
+
+
+def test_a_file_whose_gateway_dies_is_refused_to_its_writer_and_written_again_at_another(
+    spark: SparkSession, cluster: LocalCluster, home: str, fs: Client, tmp_path: Path
+) -> None:
+    """Hadoop's client repeats no write: it must tell that the file is not complete."""
+    with two_gateways(spark, cluster, tmp_path) as (one, hadoop, settings):
+        jvm: Any = spark._jvm
+        stream = hadoop.create(jvm.org.apache.hadoop.fs.Path(f"{home}/f"))
+        stream.write(DATA)
+        one.kill()
+
+        def go_on() -> None:
+            for _ in range(64):
+                stream.write(DATA)
+            stream.close()
+
+        with pytest.raises(Py4JJavaError):  # in the middle, or when it is closed
+            go_on()
+        local = tmp_path / "local"
+        local.write_bytes(DATA)
+        assert shell_at(spark, settings)(f"-put -f {local} {home}/f") == (0, "")
+        assert content(fs, f"{home}/f") == DATA
 
 
 def test_spark_writes_and_reads_its_own_formats(
