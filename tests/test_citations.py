@@ -53,6 +53,21 @@ def test_a_file_that_a_text_names_is_in_the_repository() -> None:
     ] == []
 
 
+def test_each_row_of_who_may_do_what_and_of_attacks_names_tests_that_show_it() -> None:
+    """The last column of the first table, and both halves of each attack."""
+    text = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
+    head, rest = text.split("## Users\n")
+    attacks = rest.split("## Attacks that tests try\n")[1].split("\n## ")[0]
+    cells = [
+        cell
+        for table, first in ((head, 3), (attacks, 1))
+        for row in re.findall(r"^\| (?!---|who \||attack \|)(.+) \|$", table, re.MULTILINE)
+        for cell in row.split(" | ")[first:]
+    ]
+    assert len(cells) > 60
+    assert [cell for cell in cells if not re.search(r"test_\w+\.py|^the same$", cell)] == []
+
+
 def test_each_module_of_the_namenode_is_on_the_map_of_its_room() -> None:
     """DESIGN.md, KV.md and RAFT.md begin with a list of their modules: it has all of them."""
     room = REPOSITORY / "paxosblock/namenode"
