@@ -7,6 +7,7 @@ lends it to no caller: each brings a token of a user, which the cluster checks.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,10 +16,13 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import AccessDeniedError, ConfigError
 from paxosblock.gateway.proxy_users import ImpersonationError, ProxyUsers
 from paxosblock.gateway.user_clients import Principal
+from paxosblock.host.logs import facts
 from paxosblock.net.port.access_server import check_no_page
 from paxosblock.net.port.bearer import word_in
 from paxosblock.net.port.caller import NOBODY, USER, checked
 from paxosblock.net.port.own_names import OwnNames
+
+_log = logging.getLogger(__name__)
 
 
 class NoProofError(Exception):
@@ -91,4 +95,6 @@ class Identification:
         self.proxies.check(asks.user, checked(other), address)
         if asks.token:  # a token proves its own user alone
             raise ImpersonationError(f"User: {asks.user} is not allowed to impersonate {other}")
+        # The NameNodes, and so the audit log, hear of `other` alone.
+        _log.info("acts for another user", extra=facts(user=asks.user, acts_for=other, at=address))
         return Principal(other)

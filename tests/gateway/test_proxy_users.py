@@ -69,6 +69,15 @@ def test_nobody_acts_for_another_where_users_prove_who_they_are() -> None:
         believing.acting_for(Principal("knox"), "a:b", "10.0.0.5")
 
 
+def test_the_log_tells_who_acted_for_whom(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    believing = Identification.at(ClientConfig(), OwnNames(), RULES)
+    believing.acting_for(Principal("hue"), "ann", "10.0.0.5")
+    assert [each.facts for each in caplog.records] == [  # type: ignore[attr-defined]  # of `facts`
+        {"user": "hue", "acts_for": "ann", "at": "10.0.0.5"}
+    ]
+
+
 def test_a_program_acts_for_its_users_in_both_steps(
     cluster: LocalCluster, fs: Client, home: str, tmp_path: Path
 ) -> None:
