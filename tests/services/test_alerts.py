@@ -157,6 +157,7 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.plain("the port of a gateway has no TLS, which those of nodes have")
 def test_a_node_that_dies_is_counted_and_what_its_loss_costs(
     cluster: LocalCluster, rules: dict[str, str], repository: Path
 ) -> None:
@@ -369,6 +370,7 @@ def test_votes_that_take_long_are_told_until_they_are_quick_again(
             fs.delete(name)
 
 
+@pytest.mark.plain("the port of a gateway has no TLS, which those of nodes have")
 def test_requests_that_fail_are_told_by_door_until_they_do_not(
     rules: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
