@@ -10,9 +10,11 @@ from typing import Final
 
 from benchmarks.cases.namenodes import longest_turn_s
 from benchmarks.cases.watch import TURN_GOAL_MS
+from benchmarks.host import resident_bytes
 from benchmarks.suite import Bench, case
 from paxosblock.base.units import GIB
 from paxosblock.client import AsyncClient
+from paxosblock.local.cluster import LocalCluster
 
 FOLDER: Final = "/bench-snapshots"
 CLIENTS: Final = 64
@@ -96,3 +98,49 @@ async def _timed(
     begun_s = time.perf_counter()
     await call
     bench.emit(what, (time.perf_counter() - begun_s) * 1e3, "ms", number, at=at)
+
+
+@case("history-room", usual=False, room_bytes=2 * GIB)
+async def history_room(bench: Bench) -> None:
+    """What time, room and memory does a changed name take at the NameNode, with a history or not?
+
+    The permission of each directory is changed once. The NameNode starts again before that and
+    after it, so that all of it is in its database, which is counted by the bytes of its files; its
+    memory is counted from the first change to the last.
+    """
+    for number in bench.rounds:
+        for count in bench.sizes(SIZES[1:], SIZES[1], 64):
+            for how, kept in (("without a history", "0s"), ("with a history", "1d")):
+                settings = {"namenode": {"history": kept}}
+                cluster = await bench.cluster(settings=settings, fresh=True)
+                await _change_once(bench, cluster, how, count, number)
+
+
+async def _change_once(
+    bench: Bench, cluster: LocalCluster, how: str, count: int, number: int
+) -> None:
+    folder, at = f"{FOLDER}-room", (float(count), "names")
+    paths = [f"{folder}/{each % 100}/{each}" for each in range(count)]
+    async with AsyncClient(cluster.url, retry_for_s=120) as fs:
+        await _all(paths, fs.mkdirs)
+        table = await asyncio.to_thread(_table_bytes, cluster)
+        memory = resident_bytes(cluster.namenode.pid or 0)
+        async with bench.measured(cluster) as spent:
+            await _all(paths, partial(fs.set_permission, permission=0o700))
+        memory = resident_bytes(cluster.namenode.pid or 0) - memory
+        table = await asyncio.to_thread(_table_bytes, cluster) - table
+        await fs.delete(folder, recursive=True)
+    rate, used = count / spent.elapsed_s, spent.per(count)
+    bench.emit(f"a change, {how}", rate, "/s", number, at=at, processor_s=used, clients=CLIENTS)
+    bench.emit(f"table of a changed name, {how}", table / count, "B", number, at=at)
+    bench.emit(f"memory of a changed name, {how}", memory / count, "B", number, at=at)
+
+
+def _table_bytes(cluster: LocalCluster) -> int:
+    """Return the bytes of the NameNode's database; restart it, so that all is there."""
+    namenode = cluster.namenode
+    namenode.stop()
+    folder = cluster.path / namenode.name / "raft" / "db"
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    namenode.start()
+    return size
