@@ -46,12 +46,19 @@ class Trait(enum.Enum):
     EXPIRY = "expiry"
 
 
+RIGHTS: Final = frozenset({Trait.PERMISSION, Trait.OWNER, Trait.GROUP, Trait.ACL})
+"""Traits of a directory that decide who may see what is below it."""
+
+
 class NameChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """A change of a file or directory. Changes with one `revision` happened at one moment.
 
     A rename goes from `source` to `path`; one of them is "" if the watcher may not see it. What is
     below a directory that is renamed or removed goes with it, without changes of its own. `size`
     is that of a file that is closed.
+
+    A watcher who may not list a directory is not told what happens in it. But the rights of each
+    directory above the watched path are told to all, so that they know when to look again.
     """
 
     revision: int
@@ -62,6 +69,17 @@ class NameChange(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int | None = None
     source: str = ""
     traits: tuple[Trait, ...] = ()
+
+    @property
+    def changes_rights(self) -> bool:
+        """True if others than before may see what is below it."""
+        return self.is_directory and not RIGHTS.isdisjoint(self.traits)
+
+    @property
+    def concerns_below(self) -> bool:
+        """True if it concerns also who watches what is below it."""
+        goes = self.kind in (ChangeKind.RENAMED, ChangeKind.REMOVED)
+        return self.is_directory and (goes or self.changes_rights)
 
 
 class WatchNames(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from paxosblock.api.watching import ChangeKind, NameChange, NameChanges
+from paxosblock.api.watching import NameChange, NameChanges
 from paxosblock.base import paths
 from paxosblock.errors import NotReadyError, PaxosBlockError
 from paxosblock.namenode.catalog.changes import Decided
@@ -159,6 +159,6 @@ def _concerned(
             path = path.rpartition("/")[0]
     if paths.ROOT in watched:
         found.add(paths.ROOT)
-    if change.is_directory and change.kind in (ChangeKind.RENAMED, ChangeKind.REMOVED):
+    if change.concerns_below:
         found.update(path for path in watched if any(paths.is_below(path, each) for each in ends))
     yield from found

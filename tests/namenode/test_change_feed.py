@@ -391,6 +391,21 @@ async def test_rights_are_those_of_the_time_of_the_change() -> None:
     assert created == ["/d/b"]
 
 
+async def test_rights_of_the_directories_above_are_told_to_whoever_watches_below() -> None:
+    """The watcher is not told what happens below while they may not see it, and has to look again."""
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await catalog.make_directories(MakeDirectories("/hidden/way/d", permission=0o755))
+    await transact(catalog, SetPermission("/hidden", 0o711))
+    begin = store.machine.revision
+    await transact(catalog, SetPermission("/hidden/way", 0o700))
+    await catalog.make_directories(MakeDirectories("/hidden/way/d/new"))
+    await transact(catalog, SetPermission("/hidden/way", 0o755))
+    found = await changes_of(store, "/hidden/way/d", begin, Actor("eve"))
+    assert kinds(found) == [(ChangeKind.CHANGED, "", "/hidden/way")] * 2
+    assert not await changes_of(store, "/hidden", begin, Actor("eve"))
+
+
 async def test_traits_say_what_of_a_file_is_another() -> None:
     scene = await new_scene()
     begin = scene.store.machine.revision

@@ -186,7 +186,7 @@ class GrowingReader(StreamReader):
                 f"'{self._options.path}': is another directory than the one the stream began with",
                 path=self._options.path,
             )
-        return self._new_since(begin).now(base)
+        return self._new_since(begin).now()
 
     def _new_since(self, at: StreamProgress) -> NewFiles:
         new = self._new

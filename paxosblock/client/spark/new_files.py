@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
-from paxosblock.api.watching import ChangeKind, NameChange, NameChanges, Trait
+from paxosblock.api.watching import ChangeKind, NameChange, NameChanges
 from paxosblock.base.paths import is_below
 from paxosblock.client.blocking.sync import Client
 from paxosblock.client.spark.listing import (
@@ -37,7 +37,6 @@ LOOKS_AT_ONCE: Final = 8
 """Names that are looked at side by side."""
 
 _APPEARS: Final = frozenset({ChangeKind.CREATED, ChangeKind.RENAMED})
-_RIGHTS: Final = frozenset({Trait.PERMISSION, Trait.OWNER, Trait.GROUP, Trait.ACL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,6 @@ class NewFiles:
         """Files whose facts have changed, or are not known yet."""
         self._place: NameChanges | None = None
         """All changes up to here are known; None: a listing comes next."""
-        self._rights: tuple[object, ...] = ()
 
     def begin(self, after: int) -> None:
         """Begin with what appeared behind the revision `after`, if that is still known: else with
@@ -72,20 +70,12 @@ class NewFiles:
         except InvalidRequestError:  # of a time before a backup was restored
             self._place = None
 
-    def now(self, base: FileStatus) -> ResolvedPath:
+    def now(self) -> ResolvedPath:
         """Return what was not read, with all changes that were made before this call.
-
-        Args:
-            base: the directory, as it is now. Who may not list the one above it is not told what
-                becomes of its rights.
 
         Raises:
             NotFoundError: there is no such directory.
         """
-        rights = base.permission, base.owner, base.group, base.has_acl
-        if self._rights not in ((), rights):
-            self._place = None
-        self._rights = rights
         goal, wait_s = self._fs.changes(self._base).revision, 0.0
         while True:
             if self._place is None:
@@ -128,7 +118,7 @@ class NewFiles:
         if not change.is_directory:
             return False
         if change.kind is ChangeKind.CHANGED:
-            return not _RIGHTS.isdisjoint(change.traits)
+            return change.changes_rights
         return any(path and is_below(self._base, path) for path in (change.path, change.source))
 
     def _take(self, change: NameChange) -> bool:

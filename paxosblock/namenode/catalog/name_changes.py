@@ -65,10 +65,13 @@ class TracedChange(msgspec.Struct, frozen=True, gc=False):
         """Return the change for one who watches `path`; None if they may not see it, or it is of
         nothing at `path` or below it."""
         change = self.change
-        whole = change.is_directory and change.kind in (ChangeKind.RENAMED, ChangeKind.REMOVED)
+        whole = change.concerns_below
         here = _concerns(change.path, path, whole=whole)
         if change.kind is not ChangeKind.RENAMED:
-            return change if here and _seen(self.way, actor) else None
+            # Who watches `path` knows the names on the way to it, and must know when what they may
+            # see there is something else: until then nothing below was told.
+            is_way = change.changes_rights and is_below(path, change.path)
+            return change if here and (is_way or _seen(self.way, actor)) else None
         there = _concerns(change.source, path, whole=whole)
         if not (here or there):
             return None
