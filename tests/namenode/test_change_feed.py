@@ -392,7 +392,7 @@ async def test_rights_are_those_of_the_time_of_the_change() -> None:
 
 
 async def test_rights_of_the_directories_above_are_told_to_whoever_watches_below() -> None:
-    """The watcher is not told what happens below while they may not see it, and has to look again."""
+    """The watcher is not told what happens below while they may not see it: they list again."""
     store = MemoryStore()
     catalog = await new_catalog(store)
     await catalog.make_directories(MakeDirectories("/hidden/way/d", permission=0o755))
