@@ -543,6 +543,9 @@ class GatewayConfig(ServerConfig):
     s3_domain: Text = ""
     """The name of the gateway by which programs ask for a bucket in the name of the host, such as
     `s3.example.org` for `data.s3.example.org`; without it the bucket stands in the path."""
+    s3_cors_origins: Text = ""
+    """The origins whose pages in browsers may ask at the door of S3, with commas between them, such
+    as `https://app.example.org`; without it no page may."""
     s3_anonymous: Flag = False
     """Answer requests of S3 that are not signed, as those of a caller who names no user."""
 

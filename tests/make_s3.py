@@ -66,9 +66,14 @@ check it as any other ([security.md](security.md)).
   bucket only or only to read; the secret is an HMAC of the id. No list of keys is kept: each
   gateway that has the access secret (`access_file` in `[client]`) knows the secret of each key.
   `paxosblock admin s3-key --revoke ID` ends one earlier, within five seconds.
-* A cluster with certificates and without an access secret has no keys of S3 yet.
+* A cluster with certificates and without an access secret has no keys of S3, as there is nothing to
+  make their secrets of.
 * Requests that are not signed are refused, unless `s3_anonymous = true`: they are those of the user
-  `nobody` then. A page in a browser gets nothing: no request with `Origin`.
+  `nobody` then.
+* A page in a browser gets nothing, unless `s3_cors_origins` names its origin: then `OPTIONS` is
+  answered for it (CORS), it may read what is answered, and its forms are taken (`PostObject`). A
+  form is signed by its policy, of version 4 or 2, such as boto3's `generate_presigned_post` makes.
+  A policy needs a condition for the bucket and for each field, as in S3.
 
 Signatures are those of version 4 in a header or in the query, with bodies whole, in signed chunks
 or unsigned, for any region; and links of version 2, which boto3 makes unless it is told otherwise.

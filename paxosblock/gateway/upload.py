@@ -119,10 +119,14 @@ async def append(user: UserClient, path: str, body: AsyncIterator[bytes]) -> Non
             raise
 
 
-async def fill(writer: AsyncFileWriter | Addition, body: AsyncIterator[Buffer]) -> None:
-    """Write all bytes that come. Raises as the writer's `write`, and what `body` raises."""
+async def fill(writer: AsyncFileWriter | Addition, body: AsyncIterator[Buffer]) -> int:
+    """Write all bytes that come, and return how many did. Raises as the writer's `write`, and what
+    `body` raises."""
+    size = 0
     async for piece in body:
         await writer.write(piece)
+        size += len(piece)
+    return size
 
 
 async def _kept(writer: AsyncFileWriter) -> None:

@@ -8,7 +8,7 @@ lends it to no caller: each brings a token of a user, which the cluster checks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from paxosblock.api.user_tokens import looks_like, unsealed
@@ -51,14 +51,19 @@ class Identification:
             )
         return cls(config.shows_proof, names, ProxyUsers.of(proxy_users))
 
-    def check_place(self, headers: Mapping[str, str], *, is_own: bool = False) -> None:
-        """Check that no page in a browser asks, as it may come from any site; `is_own`: the name
-        that it asked for is known to be the gateway's.
+    def check_place(
+        self, headers: Mapping[str, str], *, is_own: bool = False, pages: Collection[str] = ()
+    ) -> None:
+        """Check that no page in a browser asks, as it may come from any site.
+
+        Args:
+            is_own: the name that it asked for is known to be the gateway's.
+            pages: the origins whose pages may ask.
 
         Raises:
             AccessDeniedError: one may do so.
         """
-        check_no_page(headers, self.names, named=not (self.proves or is_own))
+        check_no_page(headers, self.names, named=not (self.proves or is_own), pages=pages)
 
     def principal(self, headers: Mapping[str, str], token: str, named: str) -> Principal:
         """Return the user for whom a request is made.

@@ -172,7 +172,7 @@ async def store(
     facts_at_end: Callable[[], ObjectFacts],
     tags: Mapping[str, str],
 ) -> StoredObject:
-    """Make an object of bytes; `facts_at_end` is asked when the last one came.
+    """Make an object of bytes, at most `length`; `facts_at_end` is asked when the last one came.
 
     Raises:
         S3Error: as `Making.refusal` says. It is not made, unless the answer was lost.
@@ -184,9 +184,9 @@ async def store(
     made: list[StoredObject] = []
 
     async def finish() -> None:
-        await fill(writer, body)
-        status = replaced(writer.status, size=length)
-        facts = replaced(facts_at_end(), file_id=status.file_id, size=length)
+        size = await fill(writer, body)
+        status = replaced(writer.status, size=size)
+        facts = replaced(facts_at_end(), file_id=status.file_id, size=size)
         await writer.close(then=making.operations(status.path, facts, tags))
         made.append(StoredObject(status, facts))
 

@@ -17,12 +17,15 @@ from paxosblock.gateway.exchange import Answer, Exchange, answered_with
 from paxosblock.gateway.s3 import (
     bucket_operations,
     key_lists,
+    object_posts,
     object_reads,
     object_writes,
     s3_operation_table,
     upload_operations,
 )
 from paxosblock.gateway.s3.access_keys import AccessKey, KeyMaker, revoked_path
+from paxosblock.gateway.s3.allowed_pages import AllowedPages
+from paxosblock.gateway.s3.post_forms import PostForm
 from paxosblock.gateway.s3.s3_call import S3Call, decoded, is_bucket_name, pairs_of
 from paxosblock.gateway.s3.s3_errors import (
     S3Code,
@@ -41,6 +44,7 @@ OPERATIONS: Final = s3_operation_table.OPERATIONS
 WITH_OPERATIONS: Final = (
     bucket_operations,
     key_lists,
+    object_posts,
     object_reads,
     object_writes,
     upload_operations,
@@ -64,13 +68,14 @@ class S3Door:
         keys: KeyMaker,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`now` is the time in seconds since 1970."""
+        """`now` is the time in seconds since 1970. Raises ConfigError for origins that are none."""
         self._clients = clients
         self._identification = identification
         self._budget = budget
         self._root = config.s3_root.rstrip("/")
         self._domain = config.s3_domain.lower()
         self._anonymous = config.s3_anonymous
+        self._pages = AllowedPages.of(config.s3_cors_origins)
         self._keys = keys
         self._now = now
         self._good_until_s: dict[str, float] = {}
@@ -93,17 +98,27 @@ class S3Door:
             _log.exception("S3 failed at a request", extra=facts(request=request_id))
             answer = failure(HTTPStatus.INTERNAL_SERVER_ERROR, "the gateway failed, see its log")
         answer.headers["x-amz-request-id"] = request_id
+        self._pages.tell(exchange.headers, answer)
         if exchange.method == "HEAD" and answer.status >= HTTPStatus.BAD_REQUEST:
             answer.body = b""
         return answer
 
     async def _answered(self, exchange: Exchange, request_id: str) -> Answer:
         sent, bucket, key = self._sent(exchange)
-        self._identification.check_place(exchange.headers, is_own=bool(sent.bucket_in_host))
-        signed = check_signature(sent, self._keys, self._now())
+        self._identification.check_place(
+            exchange.headers, is_own=bool(sent.bucket_in_host), pages=self._pages.origins
+        )
+        if preflight := self._pages.preflight(exchange.method, exchange.headers):
+            return preflight
+        is_for_bucket = bool(bucket) and not key
+        if is_for_bucket and not sent.query and (form := await PostForm.of(exchange)):
+            signed = form.check(bucket, self._keys, self._now())
+            exchange, key = form, form.key
+        else:
+            signed = check_signature(sent, self._keys, self._now())
         if not signed.key.id and not self._anonymous:
             raise S3Error(S3Code.ACCESS_DENIED, "Access Denied: the request is not signed")
-        level = Level.OBJECT if key else Level.BUCKET if bucket else Level.SERVICE
+        level = Level.BUCKET if is_for_bucket else Level.OBJECT if key else Level.SERVICE
         wanted = operation_of(level, exchange.method, sent.query, exchange.headers)
         _check_key(signed.key, wanted, bucket)
 

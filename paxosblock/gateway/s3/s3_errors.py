@@ -54,14 +54,17 @@ class S3Code(enum.Enum):
     INVALID_PART = "InvalidPart", HTTPStatus.BAD_REQUEST
     INVALID_PART_NUMBER = "InvalidPartNumber", HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
     INVALID_PART_ORDER = "InvalidPartOrder", HTTPStatus.BAD_REQUEST
+    INVALID_POLICY_DOCUMENT = "InvalidPolicyDocument", HTTPStatus.BAD_REQUEST
     INVALID_RANGE = "InvalidRange", HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
     INVALID_REQUEST = "InvalidRequest", HTTPStatus.BAD_REQUEST
     INVALID_STORAGE_CLASS = "InvalidStorageClass", HTTPStatus.BAD_REQUEST
     INVALID_TAG = "InvalidTag", HTTPStatus.BAD_REQUEST
     INVALID_URI = "InvalidURI", HTTPStatus.BAD_REQUEST
     KEY_TOO_LONG = "KeyTooLongError", HTTPStatus.BAD_REQUEST
+    MALFORMED_POST = "MalformedPOSTRequest", HTTPStatus.BAD_REQUEST
     MALFORMED_TRAILER = "MalformedTrailerError", HTTPStatus.BAD_REQUEST
     MALFORMED_XML = "MalformedXML", HTTPStatus.BAD_REQUEST
+    MAX_POST_PRE_DATA = "MaxPostPreDataLengthExceededError", HTTPStatus.BAD_REQUEST
     METADATA_TOO_LARGE = "MetadataTooLarge", HTTPStatus.BAD_REQUEST
     METHOD_NOT_ALLOWED = "MethodNotAllowed", HTTPStatus.METHOD_NOT_ALLOWED
     MISSING_CONTENT_LENGTH = "MissingContentLength", HTTPStatus.LENGTH_REQUIRED

@@ -52,7 +52,7 @@ LACKING: Final[Mapping[str, str]] = {
     "accelerate": "transfer acceleration",
     "acl": "access control lists (changes: use permissions and ACLs of the file system)",
     "analytics": "analytics",
-    "cors": "CORS",
+    "cors": "CORS by bucket (use the gateway's setting `s3_cors_origins`)",
     "encryption": "encryption by bucket (use encryption zones)",
     "intelligent-tiering": "tiers",
     "inventory": "inventories",

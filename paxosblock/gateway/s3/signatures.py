@@ -358,18 +358,21 @@ def _check_old_link(sent: SentRequest, maker: KeyMaker, now_s: float) -> SignedR
         raise S3Error(S3Code.ACCESS_DENIED, "Invalid date (should be seconds since epoch)")
     if now_s >= int(ends):
         raise _link_ended()
-    came = sent.parameter("Signature").encode("utf-8", "replace")
-    to_sign = _signed_by_old_link(sent, ends)
-    if not any(
-        hmac.compare_digest(base64.b64encode(hmac.digest(secret.encode(), to_sign, "sha1")), came)
-        for secret in key.secrets
-    ):
-        raise _wrong_signature()
+    _check_old(key, _signed_by_old_link(sent, ends), sent.parameter("Signature"))
     _check_end(key, now_s)
     kind, digest = _payload(sent, UNSIGNED)
     if kind.signs_chunks:
         raise S3Error(S3Code.INVALID_REQUEST, "a link of version 2 signs no chunks")
     return SignedRequest(key, kind, digest)
+
+
+def _check_old(key: AccessKey, to_sign: bytes, signature: str) -> None:
+    came = signature.encode("utf-8", "replace")
+    if not any(
+        hmac.compare_digest(base64.b64encode(hmac.digest(secret.encode(), to_sign, "sha1")), came)
+        for secret in key.secrets
+    ):
+        raise _wrong_signature()
 
 
 def _signed_by_old_link(sent: SentRequest, ends: str) -> bytes:
@@ -388,6 +391,43 @@ def _signed_by_old_link(sent: SentRequest, ends: str) -> bytes:
         f"{amz}{before}{sent.raw_path}{'?' if query else ''}{query}",
     ]
     return "\n".join(lines).encode("utf-8", "surrogateescape")
+
+
+# -- forms -----------------------------------------------------------------------------------------
+
+
+def check_form(fields: Mapping[str, str], maker: KeyMaker, now_s: float) -> SignedRequest:
+    """Return who has signed the policy of a form; `ANONYMOUS` if it has none.
+
+    Args:
+        fields: those of the form, by their names in small letters.
+
+    Raises:
+        S3Error: as `check_signature`.
+    """
+    policy, bad = fields.get("policy", ""), S3Code.INVALID_ARGUMENT
+    if not policy:
+        return SignedRequest(ANONYMOUS)
+    to_sign = policy.encode("utf-8", "replace")
+    if "x-amz-signature" in fields:
+        if fields.get("x-amz-algorithm") != ALGORITHM:
+            raise S3Error(bad, f"X-Amz-Algorithm only supports {ALGORITHM}")
+        credential, date = fields.get("x-amz-credential", ""), fields.get("x-amz-date", "")
+        claim = _claimed(maker, credential, date, "host", fields["x-amz-signature"], bad)
+        came = claim.signature.encode("utf-8", "replace")
+        keys = [signing_key(each, date[:8], claim.region) for each in claim.key.secrets]
+        rights = [hmac.digest(key, to_sign, "sha256").hex().encode() for key in keys]
+        if not any(hmac.compare_digest(right, came) for right in rights):
+            raise _wrong_signature()
+        key = claim.key
+    else:
+        for name in ("awsaccesskeyid", "signature"):
+            if name not in fields:
+                raise S3Error(bad, f"Bucket POST must contain a field named '{name}'.")
+        key = _key(maker, fields["awsaccesskeyid"])
+        _check_old(key, to_sign, fields["signature"])
+    _check_end(key, now_s)
+    return SignedRequest(key)
 
 
 # -- ends ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ as such a page may come from any site."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from aiohttp import web
@@ -89,14 +89,19 @@ def _prepare_proof(access: Access, request: web.Request) -> str:
     return ""
 
 
-def check_no_page(headers: Mapping[str, str], own: OwnNames, *, named: bool) -> None:
-    """Check, by the headers of a request, that no page in a browser asks; `named`: that it gives a
-    name of this node as its own, too.
+def check_no_page(
+    headers: Mapping[str, str], own: OwnNames, *, named: bool, pages: Collection[str] = ()
+) -> None:
+    """Check, by the headers of a request, that no page in a browser asks.
+
+    Args:
+        named: it gives a name of this node as its own, too.
+        pages: the origins whose pages may ask.
 
     Raises:
         AccessDeniedError: one may do so.
     """
-    if "Origin" in headers:
+    if "Origin" in headers and headers["Origin"] not in pages:
         raise AccessDeniedError("a page in a browser may not ask here: leave out Origin")
     host = headers.get("Host", "")
     if named and not own.have_host(host):
