@@ -29,12 +29,7 @@ class AllowedPages:
         """Return those that a setting names, with commas between them. Raises ConfigError."""
         found = frozenset(each for each in text.split(",") if each)
         for each in found:
-            try:
-                parts = urlsplit(each)
-                is_one = parts.scheme in ("http", "https") and bool(parts.netloc)
-            except ValueError:
-                is_one = False
-            if not is_one or each != f"{parts.scheme}://{parts.netloc}".lower():
+            if not _is_origin(each):
                 raise ConfigError(
                     f"s3_cors_origins: {each!r} is no origin of pages, such as "
                     "https://app.example.org"
@@ -63,3 +58,12 @@ class AllowedPages:
     def _origin(self, headers: Mapping[str, str]) -> str:
         origin = headers.get(ORIGIN, "")
         return origin if origin in self.origins else ""
+
+
+def _is_origin(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    is_one = parts.scheme in ("http", "https") and bool(parts.netloc)
+    return is_one and text == f"{parts.scheme}://{parts.netloc}".lower()
