@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         Truncate,
     )
     from paxosblock.api.user_tokens import ListedToken, TokenIssued, TokenNote, TokenRight
-    from paxosblock.api.watching import ChangeKind, NameChange, Trait
+    from paxosblock.api.watching import ChangeKind, NameChange, NameChanges, Trait
     from paxosblock.base.acl_entries import AclEntry, AclType
     from paxosblock.base.checksum import Buffer
     from paxosblock.base.paths import AnyPath
@@ -194,6 +194,7 @@ __all__ = [
     "MakeDirectory",
     "Marker",
     "NameChange",
+    "NameChanges",
     "NameNodeStatus",
     "NameQuotaError",
     "NoSpaceError",
@@ -324,6 +325,7 @@ __getattr__, __dir__ = lazy_names(
         "MakeDirectory": "paxosblock.api.transaction",
         "Marker": "paxosblock.api.transaction",
         "NameChange": "paxosblock.api.watching",
+        "NameChanges": "paxosblock.api.watching",
         "NameNodeStatus": "paxosblock.api.status",
         "NameQuotaError": "paxosblock.errors",
         "NoSpaceError": "paxosblock.errors",

@@ -2074,8 +2074,8 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "a page in a browser may call over HTTP",
         "net/port/access_server.py",
-        '    if "Origin" in headers:\n',
-        '    if "Origin " in headers:\n',
+        '    if "Origin" in headers and headers["Origin"] not in pages:\n',
+        '    if "Origin " in headers and headers["Origin"] not in pages:\n',
         "tests/net/test_rpc.py",
     ),
     _node(

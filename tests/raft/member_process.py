@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-from dataclasses import asdict
 from pathlib import Path
 
 import uvloop
@@ -34,7 +33,7 @@ def addresses(ports: list[int]) -> list[str]:
 
 
 async def status(request: web.Request) -> web.Response:
-    return web.json_response(asdict(request.app[STORE].status()))
+    return web.json_response({"applied_index": request.app[STORE].status().applied_index})
 
 
 async def read(request: web.Request) -> web.Response:
