@@ -611,6 +611,29 @@ def _nameless(ours: Certificates) -> str:
     return str(file)
 
 
+class ReplacedTls(Tls):
+    """Its certificate is replaced in the middle of the first reading."""
+
+    def _show(self, context: ssl.SSLContext) -> None:
+        own = Path(self._cert)
+        if not own.with_suffix(".half").exists():
+            whole = own.read_bytes()
+            own.write_bytes(whole[: len(whole) // 2])
+            own.with_suffix(".half").write_bytes(whole)
+            try:
+                super()._show(context)
+            finally:
+                _replace(own, whole)
+        super()._show(context)
+
+
+def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path: Path) -> None:
+    ours = Certificates(tmp_path)
+    tls = ReplacedTls(cert := ours.user(), ours.ca)
+    assert Path(cert).with_suffix(".half").exists()
+    assert tls.names[0].kind is CertifiedKind.USER
+
+
 @pytest.mark.parametrize(
     ("made", "words"),
     [

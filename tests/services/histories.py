@@ -339,9 +339,20 @@ class Campaign:
     async def run(self, faults: Faults) -> History:
         """Let one fault after the other happen, until there is none."""
         stop = asyncio.Event()
-        async with asyncio.TaskGroup() as watchers, asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as watchers:
             await self._begin_to_watch(watchers)
             await self._begin_round()
+            try:
+                await self._work(faults, stop)
+                observer = Client("observer", self.cluster.addresses, 0, self.history)
+                await observer.look_at([f"/h/{number}" for number in range(1, self._round + 1)])
+            finally:  # behind the last look, so that watchers hear of all that was seen
+                await self._make(END)
+        return self.history
+
+    async def _work(self, faults: Faults, stop: asyncio.Event) -> None:
+        """Let the clients work, until the last fault is over."""
+        async with asyncio.TaskGroup() as tasks:
             for client in self.clients:
                 tasks.create_task(client.run(lambda: self.folder, stop))
             try:
@@ -353,10 +364,6 @@ class Campaign:
                     await self._begin_round()
             finally:
                 stop.set()
-                await self._make(END)
-        observer = Client("observer", self.cluster.addresses, 0, self.history)
-        await observer.look_at([f"/h/{number}" for number in range(1, self._round + 1)])
-        return self.history
 
     async def progress(self) -> None:
         """Wait until each client has finished something that it began after now."""

@@ -103,7 +103,7 @@ class Tls:
 
     def _begin(self, cert: str, ca: str, key: str) -> None:
         self._cert, self._ca, self._key = cert, ca, key
-        self._loaded = self._read(self._stamp())
+        self._loaded = self._read_whole()
         self._refused: tuple[tuple[int, ...], ...] = ()
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ class Tls:
             if stamp in (self._loaded.stamp, self._refused):
                 return self._loaded
             # The connections of this moment all find it, in whichever thread.
-            self._loaded = self._read(stamp)
+            self._loaded = self._read_whole()
         except ConfigError as error:
             with contextlib.suppress(ConfigError):
                 self._refused = self._stamp()
@@ -243,6 +243,17 @@ class Tls:
             self._refused = ()
             _log.info("has another certificate, or other authorities, from now on")
         return self._loaded
+
+    def _read_whole(self) -> TlsFiles:
+        """Read the files; again if others took their places meanwhile, as then the one read may not
+        fit the other. Raises ConfigError if they are not as they should be."""
+        while True:
+            stamp = self._stamp()
+            try:
+                return self._read(stamp)
+            except ConfigError:
+                if self._stamp() == stamp:
+                    raise
 
     @property
     def _made_by(self) -> str:
