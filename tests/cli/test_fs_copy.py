@@ -112,6 +112,7 @@ def test_cp_p_keeps_what_its_letters_say(
         assert (status.permission == 0o750) == ("p" in kept)
 
 
+@pytest.mark.plain("it claims to be another user, which a certificate says")
 def test_a_copy_that_may_not_be_given_away_is_not_made(
     fs: Paxosblock, client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ def test_test_answers_with_its_exit_code(
     assert told == {"path": f"{folder}/d", "test": letter, "answer": "d" in yes}
 
 
+@pytest.mark.plain("it claims to be another user, which a certificate says")
 def test_test_asks_for_the_rights_of_the_caller(
     fs: Paxosblock, client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

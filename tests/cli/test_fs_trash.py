@@ -103,6 +103,7 @@ def test_what_contains_the_trash_stays(ben: Paxosblock, client: Client, path: st
     assert client.exists(f"/user/{USER}")
 
 
+@pytest.mark.plain("it claims to be another user, which a certificate says")
 def test_what_cannot_be_moved_stays_and_the_error_names_a_way(
     ben: Paxosblock, client: Client, folder: str
 ) -> None:
@@ -144,6 +145,7 @@ def test_expunge_deletes_checkpoints_that_are_old_and_makes_one(
     assert ben("expunge").out == ""
 
 
+@pytest.mark.plain("it claims to be another user, which a certificate says")
 def test_expunge_of_all_and_at_once_is_for_a_superuser(
     fs: Paxosblock,
     ben: Paxosblock,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_cluster_up_says_how_and_does_it_when_asked(
     again = paxosblock(*up, "--namenodes", "3", "--grow")
     assert again.code == 0
     leader = LocalCluster.at(tmp_path).wait_leader()
-    assert f"status page   http://{leader.address}/" in again.out.splitlines()
+    assert re.search(rf"(?m)^status page   https?://{leader.address}/$", again.out)
     wrong = paxosblock(*up, "--grow")
     assert (wrong.code, "--grow goes with --namenodes 3 or 5" in wrong.err) == (2, True)
 
