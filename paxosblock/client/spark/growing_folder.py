@@ -24,7 +24,6 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from paxosblock.api.namenode import FileStatus
 from paxosblock.client.spark.listing import ListedFile, ResolvedPath, base_of
 from paxosblock.client.spark.new_files import NewFiles
 from paxosblock.client.spark.short_errors import short_errors
@@ -145,7 +144,7 @@ class GrowingReader(StreamReader):
     @short_errors
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before the first file."""
-        return StreamProgress(self._base().file_id).offset()
+        return StreamProgress(self._directory_id()).offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the option `maxFilesPerTrigger` or `maxBytesPerTrigger`."""
@@ -180,8 +179,7 @@ class GrowingReader(StreamReader):
     def _find(self, begin: StreamProgress, at: StreamProgress) -> ResolvedPath:
         """Return what was not read at `begin`. Raises NotFoundError if the directory is not the one
         that was there `at` an offset."""
-        base = self._base()
-        if base.file_id != at.directory_id:
+        if self._directory_id() != at.directory_id:
             raise NotFoundError(
                 f"'{self._options.path}': is another directory than the one the stream began with",
                 path=self._options.path,
@@ -197,8 +195,8 @@ class GrowingReader(StreamReader):
             self._new = new
         return new
 
-    def _base(self) -> FileStatus:
-        return self._fs.stat(base_of(self._options.path)[0])
+    def _directory_id(self) -> int:
+        return self._fs.stat(base_of(self._options.path)[0]).file_id
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the end of all that was there at the last look, which a query's progress shows."""

@@ -18,7 +18,7 @@ from paxosblock.gateway.s3.object_writes import Making, store
 from paxosblock.gateway.s3.post_forms import PostForm
 from paxosblock.gateway.s3.request_documents import OBJECT_BYTES_MAX, malformed_xml
 from paxosblock.gateway.s3.s3_call import S3Call
-from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
+from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument, too_large
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
 from paxosblock.gateway.s3.s3_xml import XML, Field, NoXmlError, document, parsed
 
@@ -77,13 +77,11 @@ def _check_size(form: PostForm, size: int, *, is_all: bool) -> None:
     if form.policy is not None:
         form.policy.check_size(size, is_all=is_all)
     if size > OBJECT_BYTES_MAX:
-        words = "Your proposed upload exceeds the maximum allowed size"
-        raise S3Error(S3Code.ENTITY_TOO_LARGE, words, MaxSizeAllowed=str(OBJECT_BYTES_MAX))
+        raise too_large(OBJECT_BYTES_MAX)
 
 
 def _answer(call: S3Call, fields: Mapping[str, str], stored: StoredObject) -> Answer:
-    location = f"{call.exchange.origin}/{quote(f'{call.bucket}/{call.key}')}"
-    told = {"ETag": stored.etag, "Location": location}
+    told = {"ETag": stored.etag, "Location": call.location}
     names = {"bucket": call.bucket, "key": call.key, "etag": stored.etag}
     for field in REDIRECTS:
         if page := _with_names(fields.get(field, ""), names):
@@ -91,7 +89,7 @@ def _answer(call: S3Call, fields: Mapping[str, str], stored: StoredObject) -> An
     status = fields.get("success_action_status", "")
     if status == "201":
         shown = [
-            Field("Location", location),
+            Field("Location", call.location),
             Field("Bucket", call.bucket),
             Field("Key", call.key),
             Field("ETag", stored.etag),

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from paxosblock.base.encoding import MALFORMED, json_decoder
-from paxosblock.gateway.s3.s3_errors import S3Code, S3Error
+from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, too_large
 
 UNCHECKED: Final = frozenset(
     {"awsaccesskeyid", "file", "policy", "signature", "x-amz-signature", "bucket"}
@@ -95,8 +95,7 @@ class PostPolicy:
     def check_size(self, size: int, *, is_all: bool) -> None:
         """Check that the file may have so many bytes, or, unless `is_all`, more. Raises S3Error."""
         if self.most_bytes is not None and size > self.most_bytes:
-            words = "Your proposed upload exceeds the maximum allowed size"
-            raise S3Error(S3Code.ENTITY_TOO_LARGE, words, MaxSizeAllowed=str(self.most_bytes))
+            raise too_large(self.most_bytes)
         if is_all and size < self.least_bytes:
             words = "Your proposed upload is smaller than the minimum allowed size"
             raise S3Error(

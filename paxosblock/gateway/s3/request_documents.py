@@ -12,7 +12,7 @@ from paxosblock.base.units import GIB, MIB
 from paxosblock.gateway.s3.aws_chunked import ChunkedBody
 from paxosblock.gateway.s3.object_sums import BodySums
 from paxosblock.gateway.s3.s3_call import S3Call
-from paxosblock.gateway.s3.s3_errors import S3Code, S3Error
+from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, too_large
 from paxosblock.gateway.s3.s3_xml import NoXmlError, parsed
 from paxosblock.gateway.s3.signatures import NOTHING, PayloadKind
 
@@ -35,12 +35,7 @@ def announced_length(call: S3Call) -> int:
         words = f"You must provide the {name} HTTP header."
         raise S3Error(S3Code.MISSING_CONTENT_LENGTH, words)
     if int(said) > OBJECT_BYTES_MAX:
-        raise S3Error(
-            S3Code.ENTITY_TOO_LARGE,
-            "Your proposed upload exceeds the maximum allowed size",
-            ProposedSize=said,
-            MaxSizeAllowed=str(OBJECT_BYTES_MAX),
-        )
+        raise too_large(OBJECT_BYTES_MAX, ProposedSize=said)
     return int(said)
 
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.base.paths import NAME_BYTES_MAX
@@ -56,6 +56,11 @@ class S3Call:
     def headers(self) -> Mapping[str, str]:
         """The headers, by names in which case does not count."""
         return self.exchange.headers
+
+    @property
+    def location(self) -> str:
+        """The address of the object, as the caller may ask for it."""
+        return f"{self.exchange.origin}/{quote(f'{self.bucket}/{self.key}')}"
 
     def parameter(self, name: str, default: str = "") -> str:
         """Return a parameter of the query, the first if there are several."""

@@ -143,6 +143,12 @@ def precondition_failed(condition: str) -> S3Error:
     return S3Error(S3Code.PRECONDITION_FAILED, words, Condition=condition)
 
 
+def too_large(most_bytes: int, **details: str) -> S3Error:
+    """Return the refusal of an object of more bytes than it may have."""
+    words = "Your proposed upload exceeds the maximum allowed size"
+    return S3Error(S3Code.ENTITY_TOO_LARGE, words, **details, MaxSizeAllowed=str(most_bytes))
+
+
 def invalid_argument(message: str) -> S3Error:
     """Return the refusal of a value that makes no sense."""
     return S3Error(S3Code.INVALID_ARGUMENT, message)

@@ -304,13 +304,7 @@ def _proven(  # noqa: PLR0917 - the parts of what is signed
     canonical = canonical_request(sent, query, claim.signed_headers, said_of_body)
     digest = hashlib.sha256(canonical).hexdigest()
     to_sign = "\n".join([ALGORITHM, claim.date, claim.scope, digest]).encode()
-    for secret in claim.key.secrets:
-        key = signing_key(secret, claim.date[:8], claim.region)
-        right = hmac.digest(key, to_sign, "sha256").hex()
-        if hmac.compare_digest(right.encode(), claim.signature.encode("utf-8", "replace")):
-            break
-    else:
-        raise _wrong_signature()
+    key, right = _check_new(claim, to_sign)
     _check_end(claim.key, now_s)
     kind, body_digest = payload
     signer = ChunkSigner(key, claim.date, claim.scope, right) if kind.signs_chunks else None
@@ -338,6 +332,16 @@ def canonical_request(
 
 def _trimmed(value: str) -> str:
     return " ".join(value.split())
+
+
+def _check_new(claim: _Claim, to_sign: bytes) -> tuple[bytes, str]:
+    """Return the key that has signed what a claim is for, and its signature."""
+    for secret in claim.key.secrets:
+        key = signing_key(secret, claim.date[:8], claim.region)
+        right = hmac.digest(key, to_sign, "sha256").hex()
+        if hmac.compare_digest(right.encode(), claim.signature.encode("utf-8", "replace")):
+            return key, right
+    raise _wrong_signature()
 
 
 @lru_cache(1024)
@@ -414,11 +418,7 @@ def check_form(fields: Mapping[str, str], maker: KeyMaker, now_s: float) -> Sign
             raise S3Error(bad, f"X-Amz-Algorithm only supports {ALGORITHM}")
         credential, date = fields.get("x-amz-credential", ""), fields.get("x-amz-date", "")
         claim = _claimed(maker, credential, date, "host", fields["x-amz-signature"], bad)
-        came = claim.signature.encode("utf-8", "replace")
-        keys = [signing_key(each, date[:8], claim.region) for each in claim.key.secrets]
-        rights = [hmac.digest(key, to_sign, "sha256").hex().encode() for key in keys]
-        if not any(hmac.compare_digest(right, came) for right in rights):
-            raise _wrong_signature()
+        _check_new(claim, to_sign)
         key = claim.key
     else:
         for name in ("awsaccesskeyid", "signature"):

@@ -22,7 +22,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace as replaced
@@ -539,11 +538,10 @@ async def _completed_before(call: S3Call, error: S3Error) -> Answer:
 
 
 def _completed(call: S3Call, etag: str, sums: dict[str, str]) -> Answer:
-    location = f"{call.exchange.origin}/{quote(f'{call.bucket}/{call.key}')}"
     return answered(
         "CompleteMultipartUploadResult",
         [
-            Field("Location", location),
+            Field("Location", call.location),
             Field("Bucket", call.bucket),
             Field("Key", call.key),
             Field("ETag", etag),
