@@ -47,11 +47,17 @@ class Tokened:
         self.config = cluster.client_config
         self.options = {"tlsCert": self.config.tls_cert, "tlsCa": self.config.tls_ca}
 
-    def created(self, below: str) -> list[str]:
-        """The kind of proof of each caller that made a file below a directory."""
-        lines = self._audit.read_text().splitlines()
-        made = (line for line in lines if "cmd=create" in line and f"src={below}/" in line)
-        return [line.partition("(auth:")[2].partition(")")[0] for line in made]
+    def created(self, below: str, least: int = 1) -> list[str]:
+        """The kind of proof of each caller that made a file below a directory, once at least
+        so many are in the log, which is written five times a second."""
+
+        def found() -> list[str]:
+            lines = self._audit.read_text().splitlines()
+            made = (line for line in lines if "cmd=create" in line and f"src={below}/" in line)
+            proofs = [line.partition("(auth:")[2].partition(")")[0] for line in made]
+            return proofs if len(proofs) >= least else []
+
+        return wait_until(found, what=f"the line of a file below {below}")
 
     def words(self) -> set[int]:
         """The serials of the tokens of jobs that are good."""
@@ -96,7 +102,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokened]:
 def test_tasks_write_with_the_token_of_the_job(spark: SparkSession, secure: Tokened) -> None:
     secure.revoke()
     secure.write(spark, "/rows")
-    assert secure.created("/rows/_temporary") == ["TOKEN", "TOKEN"]
+    assert secure.created("/rows/_temporary", 2) == ["TOKEN", "TOKEN"]
     (made,) = (each for each in secure.fs.tokens() if each.note.serial in secure.words())
     assert made.note.rights == BOTH
     assert made.note.until_s - time.time() > 24 * 3600 - 60, "it outlasts `jobTtl`, a day"
