@@ -282,6 +282,9 @@ class NameNodeConfig(NodeConfig):
     master_key_command: Command = ""
     """In place of the file a command that prints these lines, such as one that asks a service for
     keys (KMS); it is run when the NameNode starts, and by `admin encrypt`."""
+    join_within_s: Seconds = 30.0
+    """Seconds for which a NameNode that is started with `--join` asks the others for their catalog,
+    since one of them said last that it gives it, before it ends."""
     leader_heartbeat_s: Seconds = 0.1
     """Seconds after which the NameNode that leads tells the others so again."""
     election_min_s: Seconds = 0.4

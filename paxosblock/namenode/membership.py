@@ -251,8 +251,9 @@ def _one_of(config: NameNodeConfig, folder: Path, peers: Peers, tls: Tls | None)
     )
 
 
-async def join(folder: Path, peers: Peers, tls: Tls | None = None) -> None:
-    """Fill an empty folder with the catalog of the other NameNodes.
+async def join(folder: Path, peers: Peers, *, within_s: float, tls: Tls | None = None) -> None:
+    """Fill an empty folder with the catalog of the other NameNodes, within seconds since one of
+    them said that it gives it.
 
     Raises:
         ConfigError: the folder is not empty, or the others know this NameNode as a member.
@@ -273,7 +274,13 @@ async def join(folder: Path, peers: Peers, tls: Tls | None = None) -> None:
             raise ConfigError(f"--join: {folder} began with --new-cluster: go on with that")
         receive = partial(ROCKS.receive, disk, part)
         seed = await fetch_seed(
-            peers.address, peers.members, peers.secret, newborn.token, receive=receive, tls=tls
+            peers.address,
+            peers.members,
+            peers.secret,
+            newborn.token,
+            receive=receive,
+            within_s=within_s,
+            tls=tls,
         )
         begin = partial(make_of_catalog, disk, part, seed.receiver, first=False)
         if (admitted := seed.admitted) is None:

@@ -79,7 +79,8 @@ async def serve(
     refuse_optimized_python()
     if peers and peers.joins:
         tls = Access.of_node(config).tls
-        await join(path, peers, tls)  # before the wait for signals, as it may be killed at any step
+        # Before the wait for signals, as it may be killed at any step.
+        await join(path, peers, within_s=config.join_within_s, tls=tls)
     stop = stop_signal()
     gc.collect()  # of all that was imported, before others wait for this NameNode
     node_of = partial(running, config, listen=listen, path=path, node_id=node_id, peers=peers)

@@ -40,6 +40,8 @@ from tests.waiting import wait_until_async
 
 SECRET, OTHER_SECRET = b"a secret of sixteen bytes", b"another one of them bytes"
 LINE = Lineage("line", born=False)
+WITHIN_S = 30.0
+"""Longer than a busy machine takes."""
 ITEMS = [(b"k%06d" % number, Versioned(b"v" * 100, number)) for number in range(1, 8000)]
 
 
@@ -163,7 +165,7 @@ async def test_a_new_member_begins_with_the_catalog_of_the_first(
     giver: Giver, tmp_path: Path
 ) -> None:
     async with giver.serving():
-        await join(tmp_path, giver.peers())
+        await join(tmp_path, giver.peers(), within_s=WITHIN_S)
     folder = tmp_path / "raft"
     check_member(folder, giver.joiner, giver.members, new_cluster=False)
     assert read_lineage(OsDisk(), folder) == LINE
@@ -177,9 +179,9 @@ async def test_a_new_member_begins_with_the_catalog_of_the_first(
 
 async def test_one_that_is_a_member_is_not_begun_anew(giver: Giver, tmp_path: Path) -> None:
     async with giver.serving():
-        await join(tmp_path, giver.peers())
+        await join(tmp_path, giver.peers(), within_s=WITHIN_S)
         with pytest.raises(ConfigError, match="holds a member already; start without it"):
-            await join(tmp_path, giver.peers())
+            await join(tmp_path, giver.peers(), within_s=WITHIN_S)
 
 
 async def test_one_that_was_cut_short_is_begun_anew(giver: Giver, tmp_path: Path) -> None:
@@ -188,9 +190,11 @@ async def test_one_that_was_cut_short_is_begun_anew(giver: Giver, tmp_path: Path
     newborn = begin_newborn(OsDisk(), tmp_path / "raft")
     receive = partial(ROCKS.receive, OsDisk(), giver.draft)
     async with giver.serving():
-        await fetch_seed(giver.joiner, giver.members, SECRET, newborn.token, receive=receive)
+        await fetch_seed(
+            giver.joiner, giver.members, SECRET, newborn.token, receive=receive, within_s=WITHIN_S
+        )
         giver.restart()
-        await join(tmp_path, giver.peers())
+        await join(tmp_path, giver.peers(), within_s=WITHIN_S)
     assert read_admissions(OsDisk(), giver.folder).tokens[giver.joiner] == newborn.token
     check_member(tmp_path / "raft", giver.joiner, giver.members, new_cluster=False)
 
@@ -199,13 +203,13 @@ async def test_a_folder_that_was_lost_since_it_was_let_in_gets_nothing(
     giver: Giver, tmp_path: Path
 ) -> None:
     async with giver.serving():
-        await join(tmp_path, giver.peers())
+        await join(tmp_path, giver.peers(), within_s=WITHIN_S)
         shutil.rmtree(tmp_path / "raft")
         with pytest.raises(ConfigError, match="has been a member of this cluster"):
-            await join(tmp_path, giver.peers())
+            await join(tmp_path, giver.peers(), within_s=WITHIN_S)
         giver.restart()
         with pytest.raises(ConfigError, match="has been a member of this cluster"):
-            await join(tmp_path, giver.peers())
+            await join(tmp_path, giver.peers(), within_s=WITHIN_S)
 
 
 async def test_only_the_one_that_had_the_catalog_first_lets_others_in(tmp_path: Path) -> None:
@@ -257,7 +261,7 @@ async def test_nobody_is_let_in_before_it_is_written_down(giver: Giver) -> None:
 async def test_the_folder_of_a_single_namenode_does_not_join(giver: Giver, tmp_path: Path) -> None:
     check_member(tmp_path / "raft", giver.joiner, (), new_cluster=False)
     with pytest.raises(ConfigError, match=r"--join: .* holds a member already"):
-        await join(tmp_path, giver.peers())
+        await join(tmp_path, giver.peers(), within_s=WITHIN_S)
 
 
 async def test_one_that_was_heard_of_as_a_member_gets_nothing_ever_again(
@@ -271,7 +275,7 @@ async def test_one_that_was_heard_of_as_a_member_gets_nothing_ever_again(
         )
         for _ in range(2):
             with pytest.raises(ConfigError, match=r"has been a member .* gets it back"):
-                await join(tmp_path, giver.peers())
+                await join(tmp_path, giver.peers(), within_s=WITHIN_S)
             giver.restart()
     assert not (tmp_path / "raft" / "vote").exists()
 
@@ -296,7 +300,7 @@ async def test_one_whose_note_could_not_be_written_is_noted_when_it_is_heard_of_
 async def test_who_does_not_know_the_secret_gets_nothing(giver: Giver, tmp_path: Path) -> None:
     async with giver.serving():
         with pytest.raises(ConfigError, match="does not know the cluster's secret"):
-            await join(tmp_path, giver.peers(OTHER_SECRET))
+            await join(tmp_path, giver.peers(OTHER_SECRET), within_s=WITHIN_S)
 
 
 async def test_one_that_is_in_no_list_waits_until_the_leader_adds_it(giver: Giver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -100,9 +101,9 @@ def test_each_start_that_does_not_fit_is_refused_in_one_line(of_one: Path) -> No
         read_all(grown)
 
 
-def refuses(command: list[str], words: str) -> None:
+def refuses(command: list[str], words: str, **settings: str) -> None:
     """A node ends at once, with one line that says why."""
-    node = ended(command)
+    node = ended(command, env=os.environ | settings)
     assert (node.returncode, node.stdout) == (1, "")
     assert words in node.stderr
     assert node.stderr.count("\n") == 1
@@ -121,9 +122,11 @@ def test_one_that_lost_its_folder_is_not_let_in_by_one_that_never_heard_of_it(
         joined.unlink(missing_ok=True)  # as if it had heard of no member
         shutil.rmtree(second.volumes[0] / "raft")
         third.launch()
+        wait_until((third.volumes[0] / "address").exists, what="the third NameNode to listen")
         refuses(
             [*cluster.command(second.member), "--join"],
             "is not the one that had the catalog first, which lets others in",
+            PAXOSBLOCK_NAMENODE_JOIN_WITHIN="5s",
         )
         assert cluster.leader is None
         first.start()

@@ -64,8 +64,6 @@ if TYPE_CHECKING:
 
 ADD: Final = "paxosblock admin namenodes add"
 SEED_PATH: Final = "/raft/seed"
-JOIN_WITHIN_S: Final = 30.0
-"""Seconds that a new member looks for another that has the catalog."""
 ASK_AGAIN_S: Final = 0.2
 SILENCE_S: Final = 10.0
 _EARLY: Final = 425
@@ -266,7 +264,7 @@ async def fetch_seed(
     token: str,
     *,
     receive: Callable[[], Receiver],
-    within_s: float = JOIN_WITHIN_S,
+    within_s: float,
     tls: Tls | None = None,
 ) -> Seed:
     """Fetch the catalog with which the member at `address` begins from one of the others.
