@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from paxosblock.api.namenode import CloseFile
@@ -71,7 +71,7 @@ class Closer:
         """
         await self.prepare(wanted)
         closed = await self._catalog.close_file(wanted)
-        await self.finish(wanted, closed)
+        await self.finish(((wanted, closed),))
         return closed.inode
 
     async def prepare(self, wanted: CloseFile) -> None:
@@ -86,20 +86,22 @@ class Closer:
         if holder is not None and holder.writer == wanted.writer and not whole:
             await self._settle(holder)
 
-    async def finish(self, wanted: CloseFile, closed: Closed | None) -> None:
-        """Do what must be done after a change that closed a file; None: an earlier copy of the
+    async def finish(self, closes: Iterable[tuple[CloseFile, Closed | None]]) -> None:
+        """Do what must be done after a change that closed files; None: an earlier copy of the
         request made it.
 
         Raises:
-            NotReadyError: the block that was ended with it is not complete yet; the file is closed.
+            NotReadyError: a block that was ended with them is not complete yet; they are closed.
         """
-        if closed is not None:
-            self._note_closed(wanted, closed)
-        ended = (
-            None if wanted.last is None else block_entry(self._catalog.applied, wanted.last.block)
-        )
-        if ended is not None:  # it may be gone by now
-            await self._wait_complete(ended.record)
+        ended: list[BlockRecord] = []
+        for wanted, closed in closes:
+            if closed is not None:
+                self._note_closed(wanted, closed)
+            if wanted.last is not None:
+                entry = block_entry(self._catalog.applied, wanted.last.block)
+                if entry is not None:  # it may be gone by now
+                    ended.append(entry.record)
+        await self._wait_complete(ended)
 
     def _note_closed(self, wanted: CloseFile, closed: Closed) -> None:
         number, writer = wanted.file_id, wanted.writer
@@ -163,27 +165,29 @@ class Closer:
         Blocks that were there when the file was opened again were complete at its last close.
         """
         async for page in self._catalog.block_pages(file.number, file.appended_from):
-            for entry in page:
-                await self._wait_complete(entry.record)
+            await self._wait_complete([entry.record for entry in page])
             empty = tuple(entry.record.block for entry in page if leaves_at_close(entry, file))
             if empty:
                 for entry in await self._catalog.drop_empty(file.number, file.writer, empty):
                     self._finalizer.delete_everywhere(entry)
 
-    async def _wait_complete(self, record: BlockRecord) -> None:
-        kept = record.finalized and record.length
-        if kept and not self._replicas.is_complete(record, self._min_replication):
-            await self._wait_reported(record)
-
-    async def _wait_reported(self, record: BlockRecord) -> None:
-        self._finalizer.spread(record, self._min_replication)
+    async def _wait_complete(self, records: Iterable[BlockRecord]) -> None:
+        """Wait until enough members have reported the blocks. All are told before the first is
+        waited for: a DataNode then hears of many by one call, and syncs once for all."""
+        needed, replicas = self._min_replication, self._replicas
+        kept = (each for each in records if each.finalized and each.length)
+        short = [each for each in kept if not replicas.is_complete(each, needed)]
+        for record in short:
+            self._finalizer.spread(record, needed)
         try:
             async with asyncio.timeout(self._wait_s):
-                await self._replicas.wait_complete(record, self._min_replication)
+                for record in short:
+                    await replicas.wait_complete(record, needed)
         except TimeoutError:
-            holders = len(self._replicas.whole(record))
+            record = next(each for each in short if not replicas.is_complete(each, needed))
+            holders = len(replicas.whole(record))
             raise NotReadyError(
                 f"block {record.block}: {holders} of {len(record.members)} members have reported "
-                f"it finalized, {self._min_replication} needed to close the file",
+                f"it finalized, {needed} needed to close the file",
                 block=record.block,
             ) from None

@@ -143,8 +143,7 @@ async def transact(node: NameNode, request: Transact) -> Decided[TransactionOutc
     outcome = await node.cutter.decide(decide)
     node.housekeeper.garbage_waits()
     with in_doubt():
-        for each, done in zip_longest(request.all_closes, closed):
-            await node.closer.finish(each, done)
+        await node.closer.finish(zip_longest(request.all_closes, closed))
     return outcome
 
 

@@ -125,6 +125,15 @@ async def test_one_entry_of_the_log_makes_all_files_and_one_closes_and_names_the
         await scene.service.call(STAT, PathRequest(HIDDEN))
 
 
+async def test_each_member_is_told_by_one_call_of_all_files_that_were_closed_together(
+    scene: Scene,
+) -> None:
+    created = await made(scene, *NAMES)
+    scene.network.calls.clear()
+    await scene.service.call(TRANSACT, published(created, NAMES))
+    assert sorted(scene.network.calls) == sorted(scene.network.reach)
+
+
 async def test_copies_of_both_requests_change_nothing_and_hear_the_first_answers(
     scene: Scene,
 ) -> None:
