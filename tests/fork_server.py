@@ -40,6 +40,7 @@ SHOWN: Final = "a node of paxosblock"
 """The end of each fork's command line, as `ps` shows it, and by which a test knows a node."""
 FORKED: Final = (
     "paxosblock",
+    "tests.gateway.few_joined",
     "tests.raft.member_process",
     "tests.services.chaos.appenders",
     "tests.services.chaos.application",

@@ -186,11 +186,16 @@ def all_of(connection: socket.socket, sent: bytes) -> bytes:
 
 @contextmanager
 def gateway_of(
-    cluster: LocalCluster, folder: Path, *options: str, namenodes: str = "", **environment: str
+    cluster: LocalCluster,
+    folder: Path,
+    *options: str,
+    namenodes: str = "",
+    program: str = "paxosblock",
+    **environment: str,
 ) -> Iterator[RunningGateway]:
     """Run a gateway of a cluster, with further options and variables of its environment, which
-    calls the NameNodes at other addresses if `namenodes` names them."""
-    command = [sys.executable, "-m", "paxosblock", "gateway", "--listen", "127.0.0.1:0"]
+    calls the NameNodes at other addresses if `namenodes` names them; `program` is the module."""
+    command = [sys.executable, "-m", program, "gateway", "--listen", "127.0.0.1:0"]
     called = namenodes or ",".join(cluster.addresses)
     command += ["--path", str(folder), "--namenodes", called, *options]
     before = dict(os.environ)

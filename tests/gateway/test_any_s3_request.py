@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+import json
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -11,9 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.namenode import Kind
+from paxosblock.gateway.s3.access_keys import OPEN_SECRET
 from paxosblock.gateway.s3.s3_operation_table import LACKING, LACKING_HEADERS
 from tests.gateway.gateways import S3, RunningGateway, all_of, content, gateway_of, put
-from tests.gateway.s3_clients import signed_request
+from tests.gateway.s3_clients import send, signed_request
 
 QUIET = settings(
     max_examples=120,
@@ -158,6 +164,110 @@ LOOSE = st.one_of(
     ),
     st.binary(max_size=20),
 )  # fmt: skip
+
+
+FIELDS = st.one_of(
+    st.tuples(
+        st.sampled_from(
+            [
+                "key", "KEY", "policy", "signature", "acl", "tagging", "bucket", "file", "redirect",
+                "success_action_status", "success_action_redirect", "content-type", "content-md5",
+                "x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-signature",
+                "x-amz-meta-a", "x-ignore-a", "x-amz-checksum-crc32", "x-amz-storage-class",
+                "x-amz-security-token", *LACKING_HEADERS,
+            ]
+        ),
+        st.one_of(
+            st.sampled_from(
+                [
+                    "", "f", "d/${filename}", "../kept/f", "d//f", "x" * 1030, "201", "private",
+                    "AWS4-HMAC-SHA256", "joe/20130524/x/s3/aws4_request", "20130524T000000Z",
+                    "AAAAAA==", "<Tagging/>", "text/x\r\nSet-Cookie: y", "http://a/?b#c", "e30=",
+                ]
+            ),
+            st.text(max_size=12),
+        ),
+    ),
+    st.tuples(st.text(max_size=8), st.text(max_size=8)),
+)  # fmt: skip
+CONDITIONS = st.one_of(
+    st.sampled_from([{"bucket": "open"}, {"bucket": "kept"}, ["content-length-range", 0, 5]]),
+    st.tuples(
+        st.sampled_from(["starts-with", "eq", "in"]),
+        st.sampled_from(["$key", "$Content-Type", "$x-amz-meta-a", "$success_action_status", "$"]),
+        st.sampled_from(["", "f", "d/", "201"]),
+    ),
+    st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists, max_leaves=4),
+)
+PIECES_OF_FORMS = st.sampled_from(
+    [b"\r\n", b"--", b"a-b", b"--a-b", b"\r\n--a-b--", b"\0", b": ", b";", b"Content-Type:"]
+)
+
+
+def mostly(value: Any, others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Three of four times this value."""
+    return st.integers(0, 3).flatmap(lambda drawn: st.just(value) if drawn else others)
+
+
+@st.composite
+def forms(draw: st.DrawFn) -> bytes:
+    """A form that joe signed, or did not, whole or broken."""
+    fields = draw(mostly([], st.lists(FIELDS, max_size=4)))
+    if draw(mostly(True, st.just(False))):
+        until = draw(mostly("2099-01-01T00:00:00Z", st.sampled_from(["2013-01-01", "soon"])))
+        named = [["starts-with", f"${name}", ""] for name, _ in [*fields, ("key", "")]]
+        lax = [{"bucket": "open"}, *named]
+        conditions = draw(mostly(lax, st.lists(CONDITIONS, max_size=4)))
+        said = json.dumps({"expiration": until, "conditions": conditions})
+        policy = base64.b64encode(said.encode())
+        made = base64.b64encode(hmac.digest(OPEN_SECRET.encode(), policy, "sha1")).decode()
+        proof = [("AWSAccessKeyId", "joe"), ("policy", policy.decode()), ("signature", made)]
+        fields = [*proof, ("key", draw(st.sampled_from(["f", "d/${filename}"]))), *fields]
+    lines = [
+        f'--a-b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields
+    ]
+    head = '--a-b\r\nContent-Disposition: form-data; name="file"; filename="{}"\r\n\r\n'
+    name = draw(st.sampled_from(["g", "..", "ü", "a/b\\c", ""]))
+    before = "".join([*lines, head.format(name)]).encode(errors="replace")
+    sent = before + draw(st.binary(max_size=40)) + b"\r\n--a-b--\r\n"
+    if draw(mostly(True, st.just(False))):
+        return sent
+    at = draw(st.integers(0, len(sent)))
+    put_in = draw(st.just(b"") | PIECES_OF_FORMS | st.binary(max_size=4))
+    return sent[:at] + put_in + sent[at + draw(st.integers(0, 9)) :]
+
+
+@pytest.fixture(scope="module")
+def open_bucket(fs: Client) -> str:
+    """A bucket in which joe may make objects."""
+    fs.mkdirs("/open")
+    fs.set_permission("/open", 0o777)
+    return "/open"
+
+
+TYPES = st.sampled_from(
+    [b"", b"multipart/form-data", b"multipart/form-data; boundary=", b"text/plain; boundary=a-b"]
+)
+
+
+@settings(QUIET, max_examples=200)
+@given(
+    path=mostly("/open", st.sampled_from(["/open/", "/kept", "/kept/f", "/", "/none", "/.s3"])),
+    kind=mostly(b"multipart/form-data; boundary=a-b", TYPES),
+    form=forms(),
+)
+def test_any_form_makes_the_object_that_its_policy_lets_or_none(  # noqa: PLR0917 - parts of a form
+    quick: RunningGateway, kept: Client, open_bucket: str, path: str, kind: bytes, form: bytes
+) -> None:
+    said = {"Content-Type": kind.decode()}
+    reply = send(quick.s3_url, "POST", path, form, said)
+    check_answer(reply.status, reply.body)
+    made = [each for each in kept.walk(open_bucket) if each.kind is Kind.FILE]
+    assert len(made) == (reply.status < 400), (reply, made)
+    for each in made:
+        assert content(kept, each.path) in form
+        kept.delete(each.path)
 
 
 @QUIET

@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import Kind
 from paxosblock.errors import NotFoundError
 from tests.calls_proxy import CallsProxy, served
+from tests.gateway.few_joined import FEW
 from tests.gateway.gateways import S3, RunningGateway, gateway_of
 from tests.gateway.s3_clients import s3_client, signed_head
 from tests.waiting import wait_until
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.plain("its proxy reads the calls at which it kills")
 PART = bytes(range(256)) * (5 * 4096)
 TAIL = b"tail"
 OLD = b"old"
+FEW_JOINED = "tests.gateway.few_joined"
 SEARCH = "namenode_status"
 """The question of a client that waits for long. It is no step of a request."""
 CALLS_MIN = 4
@@ -41,15 +43,16 @@ CALLS_MIN = 4
 
 class Killer:
     """Kills a gateway at call number `step` of a request, from 0 on, when it comes: which is also
-    when the answer to the one before it came. Or when the answer to a method comes."""
+    when the answer to the one before it came. Or when the answer number `answer` comes."""
 
-    def __init__(self, step: int | None = None, answer_to: str = "") -> None:
-        self._step, self._answer_to = step, answer_to
+    def __init__(self, step: int | None = None, answer: int | None = None) -> None:
+        self._step, self._answer = step, answer
         self.gateway: RunningGateway | None = None
         """The gateway, from the moment on at which calls count."""
         self.has_killed = False
         self.methods: list[str] = []
         """The methods that were called, in order."""
+        self._answers = 0
 
     async def call(self, method: str) -> bool:
         """Hear that a call came."""
@@ -61,8 +64,10 @@ class Killer:
 
     async def answer(self, method: str) -> bool:
         """Hear that an answer came."""
-        if self.gateway is not None and method == self._answer_to:
-            self._kill(self.gateway)
+        if self.gateway is not None and method != SEARCH:
+            if self._answers == self._answer:
+                self._kill(self.gateway)
+            self._answers += 1
         return not self.has_killed
 
     def _kill(self, gateway: RunningGateway) -> None:
@@ -72,7 +77,11 @@ class Killer:
 
 
 def kill_in(
-    cluster: LocalCluster, folder: Path, killer: Killer, ask: Callable[[Any], object]
+    cluster: LocalCluster,
+    folder: Path,
+    killer: Killer,
+    ask: Callable[[Any], object],
+    program: str = "paxosblock",
 ) -> None:
     """Ask a gateway that is killed at a step, if it comes to that."""
 
@@ -82,7 +91,7 @@ def kill_in(
             await asyncio.to_thread(serve, address)
 
     def serve(address: str) -> None:
-        with gateway_of(cluster, folder, *S3, namenodes=address) as gateway:
+        with gateway_of(cluster, folder, *S3, namenodes=address, program=program) as gateway:
             client = s3_client(gateway.s3_url)
             client.list_buckets()  # what it asks at first is no step of a request
             killer.gateway = gateway
@@ -96,15 +105,15 @@ def kill_in(
     asyncio.run(run())
 
 
-def killers() -> Iterator[Killer]:
-    """Yield one for each call of a request, then one that does not kill, and one for the answer to
-    the last call, which makes the object."""
-    for step in itertools.count():
+def killers(first: int = 0) -> Iterator[Killer]:
+    """Yield one for each call of a request from `first` on, then one that does not kill, and one
+    for the answer to the last call, which makes the object."""
+    for step in itertools.count(first):
         killer = Killer(step)
         yield killer
         if not killer.has_killed:
             assert step >= CALLS_MIN, killer.methods
-            yield Killer(answer_to=killer.methods[-1])
+            yield Killer(answer=len(killer.methods) - 1)
             return
 
 
@@ -155,14 +164,7 @@ def test_of_a_complete(
         f = {"Bucket": bucket, "Key": f"d/{number}"}
         other.put_object(**f, Body=OLD)
         upload = {**f, "UploadId": other.create_multipart_upload(**f)["UploadId"]}
-        parts = [
-            {
-                "PartNumber": number,
-                "ETag": other.upload_part(**upload, PartNumber=number, Body=body)["ETag"],
-            }
-            for number, body in enumerate((PART, TAIL), 1)
-        ]
-        wanted = {**upload, "MultipartUpload": {"Parts": parts}}
+        wanted = sent_parts(other, upload, (PART, TAIL))
         kill_in(cluster, tmp_path / str(number), killer, partial(_complete, **wanted))
         found = other.get_object(**f)["Body"].read()
         assert found in (OLD, PART + TAIL)
@@ -172,6 +174,51 @@ def test_of_a_complete(
         assert (got["ETag"], got["Body"].read()) == (again["ETag"], PART + TAIL)
         assert "Uploads" not in other.list_multipart_uploads(Bucket=bucket)
     assert found == PART + TAIL, "the last one lost its answer only"
+    check_it_goes(fs)
+
+
+def sent_parts(client: Any, upload: dict[str, str], bodies: Sequence[bytes]) -> dict[str, Any]:
+    """Send the parts of an upload, and return the arguments that complete it."""
+    parts = [
+        {
+            "PartNumber": number,
+            "ETag": client.upload_part(**upload, PartNumber=number, Body=body)["ETag"],
+        }
+        for number, body in enumerate(bodies, 1)
+    ]
+    return {**upload, "MultipartUpload": {"Parts": parts}}
+
+
+def test_of_a_complete_that_joins_parts_change_by_change(
+    cluster: LocalCluster, fs: Client, bucket: str, tmp_path: Path
+) -> None:
+    """Killed between two of them, another gateway goes on where it ended, and no part is lost."""
+    bodies = [bytes([number]) * 100 for number in range(2 * FEW + 2)]
+    with gateway_of(cluster, tmp_path, *S3, program=FEW_JOINED) as gateway:
+        other = s3_client(gateway.s3_url)
+
+        def complete(number: int, killer: Killer) -> bytes:
+            f = {"Bucket": bucket, "Key": f"d/{number}"}
+            other.put_object(**f, Body=OLD)
+            upload = {**f, "UploadId": other.create_multipart_upload(**f)["UploadId"]}
+            wanted = sent_parts(other, upload, bodies)
+            ask = partial(_complete, **wanted)
+            kill_in(cluster, tmp_path / str(number), killer, ask, FEW_JOINED)
+            found: bytes = other.get_object(**f)["Body"].read()
+            assert other.complete_multipart_upload(**wanted)["ETag"]
+            assert other.get_object(**f)["Body"].read() == b"".join(bodies)
+            return found
+
+        whole = Killer()
+        assert complete(0, whole) == b"".join(bodies)
+        changes = [at for at, method in enumerate(whole.methods) if method == "transact"]
+        assert len(changes) == 3, whole.methods
+        for number, killer in enumerate(killers(changes[0]), 1):
+            found = complete(number, killer)
+            assert found in (OLD, b"".join(bodies))
+            assert found == OLD or len(killer.methods) == len(whole.methods)
+        assert found == b"".join(bodies), "the last one lost its answer only"
+        assert "Uploads" not in other.list_multipart_uploads(Bucket=bucket)
     check_it_goes(fs)
 
 
