@@ -5,8 +5,10 @@ MAKEFLAGS += --no-print-directory
 # Where this is set, each of the thousand processes that the tests start compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
-	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+# The first on PATH that can make environments and was built with profiles, else the first that can.
+PYTHON ?= $(shell able=; for python in $$(type -ap python3 python3.14 python3.13 python3.12 python3.11); do \
+	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	$$python benchmarks/interpreter.py >/dev/null && echo $$python && exit; able=$${able:-$$python}; done; echo $$able)
 VENV ?= .venv
 BIN := $(VENV)/bin
 PRODUCT := $(VENV)/.product

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from benchmarks.interpreter import this_build
 from benchmarks.record import Host
 from paxosblock.base.units import KIB, MIB
 from paxosblock.base.version import __version__
@@ -49,6 +50,7 @@ def describe(folder: Path) -> Host:
         load=round(os.getloadavg()[0], 2),
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         versions={"paxosblock": _own_version(), "python": platform.python_version()} | _installed(),
+        python_build=this_build().how,
     )
 
 

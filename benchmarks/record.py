@@ -28,6 +28,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The load average as the run began: on a quiet machine below one."""
     date: str
     versions: dict[str, str]
+    python_build: str = ""
+    """The build of the Python that all processes of ours ran; records of before do not say."""
 
 
 class Record(

@@ -62,7 +62,10 @@ def _hosts(records: Sequence[Record]) -> Iterable[str]:
 
 
 def _told(host: Host) -> str:
-    versions = ", ".join(f"{name} {number}" for name, number in host.versions.items())
+    built = {"python": f" ({host.python_build})"} if host.python_build else {}
+    versions = ", ".join(
+        f"{name} {number}{built.get(name, '')}" for name, number in host.versions.items()
+    )
     return (
         f"{host.date}, {host.machine}, {host.cores} cores, {host.memory_bytes / GIB:.0f} GiB, "
         f"{host.kernel}, {host.file_system} {host.folder_device} ({host.mount_options}); "

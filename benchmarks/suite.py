@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from benchmarks import host
+from benchmarks.interpreter import this_build
 from benchmarks.record import OURS, Host, Record
 from benchmarks.stats import percentile
 from paxosblock.base.settings import did_you_mean
@@ -373,6 +374,8 @@ async def run_cases(
         folder = Path(name)
         check_room(cases, options, folder)
         machine = await asyncio.to_thread(host.describe, folder)
+        for line in filter(None, (f"{this_build()}; load {machine.load:g}", this_build().hint)):
+            host.progress(line)
         clusters = Clusters(folder)
         try:
             for each in cases:
