@@ -1,4 +1,4 @@
-"""Files that are appended to go on in their last block, through failures (against memory nodes)."""
+"""Files that are appended to go on in their last block, through failures."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from paxosblock.api.namenode import ReopenBlock, Reopened
+from paxosblock.api.care import SET_ADMIN_STATE, AdminState, SetAdminState
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.block_writer import BlockWriter
 from paxosblock.errors import OutcomeUnknownError
 from paxosblock.protocol.types import Durability
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.shipped import ShippedCluster, shipped_cluster
 
 OLD = b"what was there "
-Served = tuple[MemoryCluster, AsyncClient]
+Served = tuple[ShippedCluster, AsyncClient]
 
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
     """A closed file with one block, on three of four nodes."""
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster(4) as (cluster, fs):
         async with await fs.create("/log") as out:
             await out.write(OLD)
         cluster.calls.clear()
@@ -36,9 +36,9 @@ async def test_what_is_appended_goes_into_the_last_block(served: Served) -> None
             await out.write(line)
             receipt = await out.hflush()
             assert receipt.size == out.acknowledged == out.tell()
-    assert cluster.content("/log") == OLD + b"one two"
-    assert len(cluster.files["/log"].blocks) == 1
-    assert cluster.files["/log"].status.size == len(OLD) + 7
+    assert await cluster.content("/log") == OLD + b"one two"
+    assert len(await cluster.blocks("/log")) == 1
+    assert (await fs.stat("/log")).size == len(OLD) + 7
 
 
 async def test_nothing_is_asked_for_until_something_is_written(served: Served) -> None:
@@ -46,18 +46,20 @@ async def test_nothing_is_asked_for_until_something_is_written(served: Served) -
     async with await fs.append("/log"):
         pass
     assert "reopen_block" not in cluster.calls
-    assert cluster.content("/log") == OLD
+    assert await cluster.content("/log") == OLD
 
 
 async def test_a_block_that_is_left_alone_is_followed_by_a_new_one(served: Served) -> None:
     cluster, fs = served
-    cluster.left_alone = "it is full"
+    (member, *_) = await cluster.members("/log")
+    leaves = SetAdminState(member.name, AdminState.DECOMMISSIONED)
+    await fs._session.namenodes.call_once(SET_ADMIN_STATE, leaves)
     async with await fs.append("/log") as out:
         await out.write(b"one ")
         await out.hflush()
     assert cluster.calls.count("reopen_block") == cluster.calls.count("add_block") == 1
-    assert cluster.content("/log") == OLD + b"one "
-    assert len(cluster.files["/log"].blocks) == 2
+    assert await cluster.content("/log") == OLD + b"one "
+    assert len(await cluster.blocks("/log")) == 2
 
 
 async def test_a_new_block_is_asked_for_at_once_if_the_caller_wants_one(served: Served) -> None:
@@ -65,7 +67,7 @@ async def test_a_new_block_is_asked_for_at_once_if_the_caller_wants_one(served: 
     async with await fs.append("/log", new_block=True) as out:
         await out.write(b"one ")
     assert "reopen_block" not in cluster.calls
-    assert len(cluster.files["/log"].blocks) == 2
+    assert len(await cluster.blocks("/log")) == 2
 
 
 async def test_when_the_answer_is_lost_the_writer_asks_again_for_the_same_block(
@@ -80,7 +82,7 @@ async def test_when_the_answer_is_lost_the_writer_asks_again_for_the_same_block(
     cluster.answers_lost.clear()
     await out.hflush()
     await out.close()
-    assert cluster.content("/log") == OLD + b"one "
+    assert await cluster.content("/log") == OLD + b"one "
     assert "add_block" not in cluster.calls
 
 
@@ -109,30 +111,22 @@ async def test_a_call_that_is_cancelled_before_the_block_is_open_leaves_nothing_
     receipt = await out.hflush()
     assert (receipt.size, out.acknowledged) == (len(OLD) + 4, len(OLD) + 4)
     await out.close()
-    assert cluster.content("/log") == OLD + b"one "
-    assert len(cluster.files["/log"].blocks) == 1
+    assert await cluster.content("/log") == OLD + b"one "
+    assert len(await cluster.blocks("/log")) == 1
 
 
 async def test_a_member_that_dies_before_it_is_reached_costs_only_that_block(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: Served,
 ) -> None:
     cluster, fs = served
-    reopen = cluster.reopen_block
-
-    async def and_dies(request: ReopenBlock) -> Reopened:
-        answer = await reopen(request)
-        await cluster.kill(cluster.nodes[0])
-        return answer
-
-    await cluster.stop_namenode()
-    monkeypatch.setattr(cluster, "reopen_block", and_dies)
-    await cluster.start_namenode()
+    (member, *_) = await cluster.members("/log")
+    cluster.answering["reopen_block"] = member.kill
     async with await fs.append("/log") as out:
         await out.write(b"one ")
         receipt = await out.hflush()
         assert receipt.size == out.acknowledged == len(OLD) + 4
-    assert cluster.content("/log") == OLD + b"one "
-    assert len(cluster.files["/log"].blocks) == 2
+    assert await cluster.content("/log") == OLD + b"one "
+    assert len(await cluster.blocks("/log")) == 2
 
 
 async def test_a_sync_counts_what_was_finalized_before_as_on_disk(served: Served) -> None:
@@ -142,4 +136,5 @@ async def test_a_sync_counts_what_was_finalized_before_as_on_disk(served: Served
         receipt = await out.hsync()
         assert receipt.durability is Durability.DISK
         assert receipt.chunk == 1
-        assert receipt.generation == cluster.records[receipt.block].writer_generation > 0
+        (view,) = await cluster.blocks("/log")
+        assert receipt.generation == view.record.writer_generation > 0
