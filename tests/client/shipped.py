@@ -52,6 +52,8 @@ class Wire:
         self.votes_may_go = asyncio.Event()
         """Cleared: of all that it says in streams only beats arrive, until it is set again."""
         self.votes_may_go.set()
+        self.flips_chunks = False
+        """A bit of each chunk is another one when it arrives."""
         self.answers = 0
         """Frames that it said in streams, without beats."""
         self._connections = dict[asyncio.Task[None], asyncio.Event]()
@@ -91,8 +93,9 @@ class Wire:
         there.write(head)
         is_stream = head.split()[1] == STREAM.path.encode()
         back = self._pass_frames if is_stream else _pass_bytes
+        forth = self._pass_chunks if is_stream else _pass_bytes
         ways = [
-            asyncio.create_task(_pass_bytes(going, reader, there)),
+            asyncio.create_task(forth(going, reader, there)),
             asyncio.create_task(back(going, from_there, writer)),
         ]
         try:
@@ -101,6 +104,17 @@ class Wire:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _pass_chunks(
+        self, going: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while True:
+            header, frame = await _next_frame(reader)
+            await going.wait()
+            if header.kind is FrameKind.CHUNK and self.flips_chunks:
+                frame = frame[:-1] + bytes([frame[-1] ^ 1])
+            writer.write(frame)
+            await writer.drain()
 
     async def _pass_frames(
         self, going: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -118,9 +132,7 @@ class Wire:
         passing = asyncio.create_task(pass_kept())
         try:
             while True:
-                head = await reader.readexactly(HEADER_BYTES)
-                header = Header.unpack(head)
-                frame = head + await reader.readexactly(header.payload_length)
+                header, frame = await _next_frame(reader)
                 await going.wait()
                 if header.kind is FrameKind.BEAT:
                     writer.write(frame)
@@ -129,6 +141,12 @@ class Wire:
                     kept.put_nowait(frame)
         finally:
             passing.cancel()
+
+
+async def _next_frame(reader: asyncio.StreamReader) -> tuple[Header, bytes]:
+    head = await reader.readexactly(HEADER_BYTES)
+    header = Header.unpack(head)
+    return header, head + await reader.readexactly(header.payload_length)
 
 
 async def _pass_bytes(
@@ -175,6 +193,11 @@ class ShippedDataNode:
         self.wire.target = ""
         self.wire.cut()
         await self._process.aclose()
+
+    def block_files(self) -> list[Path]:
+        """The block files of its finalized replicas."""
+        current = (self.folder / "current").iterdir()
+        return sorted(each for each in current if each.suffix != ".meta")
 
     def keep_folder(self) -> None:
         """Copy its folder as it is now, for `roll_back`."""

@@ -40,7 +40,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.protocol.types import BlockId
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.shipped import ShippedCluster, shipped_cluster
 from tests.waiting import PATIENCE_S
 
 NOBODY = "paxosblock://127.0.0.1:1"
@@ -151,11 +151,11 @@ def test_a_keyword_that_makes_no_sense_is_one_line(settings: dict[str, Any], sai
 
 
 async def in_a_thread(work: Callable[[Client], None]) -> None:
-    def run(cluster: MemoryCluster, fs: AsyncClient) -> None:
+    def run(cluster: ShippedCluster, fs: AsyncClient) -> None:
         with Client([cluster.address], fs.config) as client:
             work(client)
 
-    async with memory_cluster(3) as (cluster, fs):
+    async with shipped_cluster(3) as (cluster, fs):
         await asyncio.to_thread(run, cluster, fs)
 
 
@@ -186,7 +186,7 @@ def test_a_pickled_client_counts_as_near_to_the_machine_where_it_arrives() -> No
 
 
 async def test_async_with_opens_a_file_and_so_does_await() -> None:
-    async with memory_cluster(3) as (_, fs):
+    async with shipped_cluster(3) as (_, fs):
         async with fs.create("/a") as out:
             await out.write(b"one")
         async with await fs.append("/a") as out:
@@ -200,7 +200,7 @@ async def test_async_with_opens_a_file_and_so_does_await() -> None:
 
 @pytest.mark.parametrize("mode", ["w", "wb", "a", "x", "r+"])
 async def test_open_for_writing_says_who_writes(mode: str) -> None:
-    async with memory_cluster(3) as (_, fs):
+    async with shipped_cluster(3) as (_, fs):
         with pytest.raises(InvalidRequestError) as refused:
             await fs.open("/a", mode)
     assert str(refused.value) == (

@@ -17,8 +17,8 @@ from paxosblock.namenode.blocks.replicas import Verdict, judge
 from paxosblock.net.streams.stream_calls import Bulk
 from paxosblock.net.wire import Header
 from paxosblock.protocol.messages import Create, Created, Read, ReadReply, RecoveryVote
-from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, ReplicaState
-from tests.client.memory_cluster import memory_cluster
+from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
+from tests.client.shipped import shipped_cluster
 from tests.datanode.node import WINDOW, Notes
 from tests.datanode.test_copies import beside, recovery, whole
 from tests.datanode.test_transfer import Holder
@@ -132,21 +132,25 @@ async def test_hdfs_7342_a_committed_block_before_a_complete_one_still_ends_in_a
 async def test_hdfs_6867_a_block_that_lost_a_member_is_recovered_without_a_call_of_its_writer() -> (
     None
 ):
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         out = await fs.create("/a")
         await out.write(b"acknowledged")
         await out.hflush()
-        await cluster.kill(cluster.nodes[0])
-        (block,) = cluster.files["/a"].blocks
-        await wait_until_async(lambda: cluster.records[block].finalized)
+        await cluster.nodes[0].kill()
+
+        async def is_ended() -> bool:
+            (view,) = await cluster.blocks("/a")
+            return view.record.finalized
+
+        await wait_until_async(is_ended)
         await out.write(b", and more")
         await out.close()
-        assert cluster.content("/a") == b"acknowledged, and more"
+        assert await cluster.content("/a") == b"acknowledged, and more"
 
 
 async def test_hdfs_4504_a_close_that_fails_for_good_renews_no_lease_any_more() -> None:
     """There the file stayed open for as long as its process lived."""
-    async with memory_cluster(lease_interval_s=0.02) as (cluster, fs):
+    async with shipped_cluster(lease_interval_s=0.02) as (cluster, fs):
         out = await fs.create("/a")
         await out.write(b"x")
         await out.hflush()
@@ -159,7 +163,7 @@ async def test_hdfs_4504_a_close_that_fails_for_good_renews_no_lease_any_more() 
 
 
 async def test_hdfs_4504_a_close_that_no_namenode_hears_renews_no_lease_any_more() -> None:
-    async with memory_cluster(retry_for_s=0.2) as (cluster, fs):
+    async with shipped_cluster(retry_for_s=0.2) as (cluster, fs):
         out = await fs.create("/a")
         await out.write(b"x")
         await cluster.stop_namenode()
@@ -170,13 +174,16 @@ async def test_hdfs_4504_a_close_that_no_namenode_hears_renews_no_lease_any_more
 
 async def test_hdfs_6937_a_datanode_that_finds_chunks_damaged_is_the_one_that_is_left_out() -> None:
     """There a sound DataNode was blamed, one after the other, until none was left."""
-    async with memory_cluster(4) as (cluster, fs):
-        bad = cluster.nodes[0]
-        bad.faults.refuse_writes = Reason.CORRUPT
+    async with shipped_cluster(4) as (cluster, fs):
         async with await fs.create("/a") as out:
-            for _ in range(5):
+            await out.write(b"hello")
+            await out.hflush()
+            (bad, *_) = await cluster.members("/a")
+            bad.wire.flips_chunks = True
+            for _ in range(4):
                 await out.write(b"hello")
                 receipt = await out.hflush()
-        assert set(receipt.replicas) == {node.storage for node in cluster.nodes[1:]}
-        assert len(cluster.files["/a"].blocks) == 2
-        assert cluster.content("/a") == b"hello" * 5
+        used = [cluster.by_storage[storage] for storage in receipt.replicas]
+        assert set(used) == {*cluster.nodes} - {bad}
+        assert len(await cluster.blocks("/a")) == 2
+        assert await cluster.content("/a") == b"hello" * 5
