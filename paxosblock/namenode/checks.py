@@ -63,6 +63,7 @@ from paxosblock.base import paths
 from paxosblock.base.modes import PERMISSION_MAX, UMASK_MAX
 from paxosblock.base.rack import is_host, is_rack
 from paxosblock.base.replacement import Policy, Replacement
+from paxosblock.base.units import format_duration
 from paxosblock.base.user_names import NAME_CHARACTERS_MAX, NAME_EXPECTED, is_user
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
@@ -471,7 +472,15 @@ def _check_version(application: ApplicationVersion) -> None:
 
 def check_seconds(what: str, seconds: float) -> None:
     """Raise InvalidRequestError for an impossible time."""
-    _demand(0 < seconds <= SECONDS_MAX, f"{what} {seconds} s: more than 0, at most {SECONDS_MAX}")
+    _demand(
+        0 < seconds <= SECONDS_MAX,
+        f"{what} {_as_written(seconds)}: more than 0, at most {SECONDS_MAX} s",
+    )
+
+
+def _as_written(seconds: float) -> str:
+    """Return the seconds in the unit in which a person writes them; a caller may send any."""
+    return format_duration(seconds) if 0 <= seconds <= SECONDS_MAX else f"{seconds:g} s"
 
 
 def check_block_size(where: str, size_bytes: int) -> None:
@@ -483,7 +492,7 @@ def check_issue_token(request: IssueToken) -> None:
     """Raise InvalidRequestError for a token that there cannot be."""
     _demand(
         0 < request.for_s <= LONGEST_S,
-        f"for {request.for_s:g} s: a token is good for some time, at most seven days",
+        f"for {_as_written(request.for_s)}: a token is good for some time, at most seven days",
     )
     every = sum(TokenRight)
     _demand(

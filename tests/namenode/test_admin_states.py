@@ -82,7 +82,7 @@ async def test_nobody_is_one_line_and_nothing_changes(scene: Scene) -> None:
 
 async def test_a_maintenance_has_an_end_and_nothing_else_has(scene: Scene) -> None:
     for for_s in (0, -1, float("inf")):
-        with pytest.raises(InvalidRequestError, match=r"maintenance .* s: more than 0"):
+        with pytest.raises(InvalidRequestError, match=r"maintenance (0s|-1 s|inf s): more than 0"):
             await say(scene, "dn-s1", AdminState.IN_MAINTENANCE, for_s)
     with pytest.raises(InvalidRequestError, match="only a maintenance ends by itself"):
         await say(scene, "dn-s1", AdminState.DECOMMISSIONED, HOUR_S)

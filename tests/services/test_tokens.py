@@ -351,7 +351,7 @@ def test_the_command_issues_lists_and_revokes_and_comes_with_a_token(
     assert (code, err.count("\n")) == (1, 1)
     code, _, err = command("admin", "token", "issue", "--for", "8d")
     assert (code, err.count("\n")) == (1, 1)
-    assert "at most seven days" in err
+    assert "for 8d: a token is good for some time, at most seven days" in err
     code, _, err = command("admin", "token", "issue", "--rights", "all")
     assert (code, err.count("\n")) == (2, 1)
 
