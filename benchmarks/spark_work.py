@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -280,8 +280,8 @@ BENCHMARKS = {
 }
 
 
-def session(cores: int) -> SparkSession:
-    """Return a quiet Spark of this process."""
+def session(cores: int, more: Mapping[str, str] | None = None) -> SparkSession:
+    """Return a quiet Spark of this process, with more settings."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.fspath(Path(__file__).parents[1])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -292,6 +292,7 @@ def session(cores: int) -> SparkSession:
         "spark.driver.memory": "2g",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": str(cores),
+        **(more or {}),
     }.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

@@ -1,4 +1,5 @@
-"""How fast does Spark write, read and stream, beside the local disk and beside Spark on HDFS?"""
+"""How fast does Spark write, read and stream, beside the local disk, through each door, and beside
+Spark on HDFS?"""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 from importlib import import_module
 from types import ModuleType
 
+from benchmarks.cases.gateways import WithGateway
 from benchmarks.peers.fetch import need
 from benchmarks.suite import Bench, SkipError, case
 from paxosblock.base.units import GIB
@@ -18,6 +20,16 @@ async def spark(bench: Bench) -> None:
     work = _with_spark("spark_work")
     cluster = await bench.cluster()
     await asyncio.to_thread(work.answer, bench, cluster.url)
+
+
+@case("spark-doors", usual=False, room_bytes=24 * GIB)
+async def spark_doors(bench: Bench) -> None:
+    """How fast does Spark write its own parquet through a gateway, and read it, beside the local
+    disk?"""
+    work = _with_spark("spark_doors")
+    await asyncio.to_thread(work.jars_of_s3a)  # before anything is started in vain
+    cluster = await bench.cluster(kind=WithGateway)
+    await asyncio.to_thread(work.answer, bench, cluster)
 
 
 @case("spark-beside-hdfs", usual=False, room_bytes=12 * GIB)

@@ -36,7 +36,11 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 _DEPENDENCY: Final = (
-    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}"
+    "</dependency>"
+)
+_ALONE: Final = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )
 
 
@@ -48,18 +52,21 @@ class Jars:
     version: str
     coordinates: tuple[str, ...]
     """Such as "org.apache.hadoop:hadoop-hdfs:3.4.2"."""
-    load: str
-    """The class with our load's `main`; its file and Load.java are compiled."""
+    load: str = ""
+    """The class with our load's `main`; its file and Load.java are compiled. None by default."""
+    alone: tuple[str, ...] = ()
+    """Coordinates of jars that come without those that they need."""
 
     @property
     def sources(self) -> list[Path]:
         """Return the files of our load."""
-        return [LOADS / "Load.java", LOADS / f"{self.load}.java"]
+        return [LOADS / "Load.java", LOADS / f"{self.load}.java"] if self.load else []
 
     @property
     def pom(self) -> str:
         """Return the POM for Maven."""
-        lines = (_DEPENDENCY.format(*each.split(":")) for each in self.coordinates)
+        wanted = [(each, "") for each in self.coordinates] + [(each, _ALONE) for each in self.alone]
+        lines = (_DEPENDENCY.format(*each.split(":"), but) for each, but in wanted)
         return _POM.format(dependencies="\n".join(lines))
 
     def fetched(self, cache: Path | None = None) -> Path:
@@ -71,14 +78,16 @@ class Jars:
         parts = (self.pom.encode(), *(source.read_bytes() for source in self.sources))
         target = (cache or cache_folder()) / f"{self.name}-{self.version}-{digest(parts)}"
         if not target.exists():
-            maven, javac = need(self.name, "mvn"), need(self.name, "javac")
+            maven = need(self.name, "mvn")
+            javac = need(self.name, "javac") if self.sources else ""
             progress(f"{self.name}: fetching {self.version} with mvn, once")
             with _making(target) as made:
                 (made / "pom.xml").write_text(self.pom)
                 self._run([maven, "-B", "-q", "dependency:copy-dependencies"], made)
                 (made / "target" / "dependency").rename(made / "lib")
-                sources = [os.fspath(source) for source in self.sources]
-                self._run([javac, "-cp", f"{made}/lib/*", "-d", f"{made}/classes", *sources], made)
+                if sources := [os.fspath(source) for source in self.sources]:
+                    compiled = ["-cp", f"{made}/lib/*", "-d", f"{made}/classes"]
+                    self._run([javac, *compiled, *sources], made)
         return target
 
     def _run(self, command: Sequence[str], folder: Path) -> None:

@@ -267,6 +267,20 @@ def test_a_bucket_that_was_made_with_its_first_file_stays(s3: Any, fs: Client) -
     assert fs.stat(f"/{name}").kind is Kind.DIRECTORY
 
 
+def test_directories_that_are_deleted_at_once_with_all_that_is_in_them_are_gone(
+    s3: Any, fs: Client, bucket: str
+) -> None:
+    """As Hadoop deletes a directory: by the keys of a list, in which it is before what is in it."""
+    s3.put_object(Bucket=bucket, Key="kept")
+    keys = ["d/", "d/e/", "d/e/f", "d/g"]
+    for key in keys:
+        s3.put_object(Bucket=bucket, Key=key)
+    wanted = {"Objects": [{"Key": key} for key in keys]}
+    told = s3.delete_objects(Bucket=bucket, Delete=wanted)
+    assert sorted(each["Key"] for each in told["Deleted"]) == keys
+    assert [each.name for each in fs.ls(f"/{bucket}")] == ["kept"]
+
+
 def test_many_are_deleted_at_once_and_each_is_told(s3: Any, fs: Client, bucket: str) -> None:
     names = [f"d{n % 7}/f{n}" for n in range(100)]
     for name in names:

@@ -416,7 +416,7 @@ async def _delete_marker(call: S3Call) -> None:
 @s3_operation("DeleteObjects", "POST", Level.BUCKET, "delete", changes=True)
 async def delete_objects(call: S3Call) -> Answer:
     """Delete up to a thousand objects that a document names, each by itself; the answer tells of
-    each."""
+    each. Directories among them come last, those below others first, so that they are empty."""
     wanted = await document_of(call, "Delete")
     keys = [(text_in(each, "Key"), each.findtext("ETag")) for each in wanted.findall("Object")]
     if not 1 <= len(keys) <= KEYS_DELETED_MAX or not all(key for key, _ in keys):
@@ -436,7 +436,10 @@ async def delete_objects(call: S3Call) -> Answer:
                 return _failed(key, error)
         return None if quiet else Field("Deleted", [Field("Key", key)])
 
-    found = await asyncio.gather(*(told(*each) for each in keys))
+    markers = sorted((key for key, _ in keys if key.endswith("/")), key=lambda key: -key.count("/"))
+    objects = (told(*each) for each in keys if not each[0].endswith("/"))
+    found = await asyncio.gather(*objects)
+    found += [await told(key, None) for key in markers]
     return answered("DeleteResult", [each for each in found if each is not None])
 
 
