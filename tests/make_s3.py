@@ -96,6 +96,8 @@ listens beyond its machine only with `--insecure`, and a proxy before it may spe
   they are read: the connection is cut then, short of the `Content-Length`, which programs report as
   an error. They ask again, with `If-Match` where the bytes must be of the object that they began
   with. No answer has bytes of two objects.
+* `x-amz-expected-bucket-owner`, and that of a source, is compared with the user who owns the
+  directory of the bucket: `AccessDenied` if it is another one.
 * A file that another door is writing is no object until it is closed.
 * Keys are paths: no part between slashes is empty, `.`, `..` or longer than 255 bytes
   (`InvalidArgument`), and a key has no keys below it (`ObjectParentIsObject`).
@@ -167,6 +169,8 @@ def _lacking() -> Iterator[str]:
     for header in LACKING_HEADERS:
         yield f"| `{header}` | what it asks for |"
     yield "| `x-amz-acl` | all but `private` and `bucket-owner-full-control` |"
+    yield "| `x-amz-bucket-object-lock-enabled` | object lock |"
+    yield "| `x-amz-object-ownership` | all but `BucketOwnerEnforced` |"
 
 
 def _refusals() -> Iterator[str]:

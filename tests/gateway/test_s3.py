@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 from urllib.request import urlopen
+from xml.etree import ElementTree
 
 import pytest
+from multidict import CIMultiDict
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import Kind
-from paxosblock.gateway.s3.object_facts import ObjectFacts, encoded
+from paxosblock.gateway.s3.object_facts import ObjectFacts, encoded, facts_of_headers
+from paxosblock.host.user import current_user
 from tests.gateway.gateways import S3, RunningGateway, content, put, quiet_gateway_of
 from tests.gateway.s3_clients import error_code, refused, s3_client, send, signed_request
 from tests.master_keys import encrypt
@@ -404,6 +407,13 @@ def test_what_is_lacking_is_refused_by_name(s3: Any, bucket: str) -> None:
         (s3.put_object, {**f, "ServerSideEncryption": "AES256"}),
         (s3.put_object, {**f, "ACL": "public-read"}),
         (s3.put_object, {**f, "WebsiteRedirectLocation": "/x"}),
+        (s3.create_bucket, {"Bucket": f"{bucket}-o", "ObjectLockEnabledForBucket": True}),
+        (s3.create_bucket, {"Bucket": f"{bucket}-o", "ObjectOwnership": "ObjectWriter"}),
+        (s3.create_bucket, {
+            "Bucket": f"{bucket}-o",
+            "CreateBucketConfiguration": {"Tags": [{"Key": "a", "Value": "b"}]},
+        }),
+        (s3.delete_object, {**f, "IfMatchSize": 1}),
         (s3.put_bucket_versioning, {
             "Bucket": bucket, "VersioningConfiguration": {"Status": "Enabled"}
         }),
@@ -413,8 +423,50 @@ def test_what_is_lacking_is_refused_by_name(s3: Any, bucket: str) -> None:
         (s3.restore_object, f),
     ):  # fmt: skip
         assert refused(call, **arguments) == "NotImplemented", call
+    assert refused(s3.head_bucket, Bucket=f"{bucket}-o") == "404"
     assert refused(s3.put_object, **f, StorageClass="GLACIER") == "InvalidStorageClass"
     assert refused(s3.get_object, **f, VersionId="1") == "NoSuchVersion"
+    assert keys(s3, bucket) == []
+
+
+def test_nothing_is_locked_that_a_delete_would_bypass(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="f", Body=b"x")
+    s3.delete_object(Bucket=bucket, Key="f", BypassGovernanceRetention=True)
+    assert keys(s3, bucket) == []
+
+
+def test_a_bucket_of_another_owner_than_expected_is_refused(s3: Any, bucket: str) -> None:
+    f = {"Bucket": bucket, "Key": "f"}
+    s3.put_object(**f, Body=b"kept", ExpectedBucketOwner=current_user())
+    for call, arguments in (
+        (s3.put_object, {**f, "Body": b"x"}),
+        (s3.delete_object, f),
+        (s3.get_object, f),
+        (s3.delete_bucket, {"Bucket": bucket}),
+    ):
+        refusal = refused(call, **arguments, ExpectedBucketOwner="somebody")
+        assert refusal == "AccessDenied", call
+    copy = {**f, "Key": "g", "CopySource": f, "ExpectedSourceBucketOwner": "somebody"}
+    assert refused(s3.copy_object, **copy) == "AccessDenied"
+    assert s3.get_object(**f)["Body"].read() == b"kept"
+    assert keys(s3, bucket) == ["f"]
+
+
+def test_a_header_that_comes_twice_has_both_values() -> None:
+    came = CIMultiDict([("X-Amz-Meta-A", "1"), ("x-amz-meta-b", "x"), ("x-amz-meta-a", "2")])
+    assert facts_of_headers(came).metadata == {"a": "1,2", "b": "x"}
+
+
+def test_a_checksum_that_nobody_knows_is_refused(
+    s3_gateway: RunningGateway, s3: Any, bucket: str
+) -> None:
+    """It would not be compared."""
+    for headers in (
+        {"x-amz-checksum-xxhash64": "AAAAAAAAAAA="},
+        {"x-amz-checksum-crc32": "AAAAAA==", "x-amz-sdk-checksum-algorithm": "CRC32C"},
+    ):
+        put = signed_request(s3_gateway.s3_url, "PUT", f"/{bucket}/f", b"", headers)
+        assert error_code(put) == "InvalidRequest"
     assert keys(s3, bucket) == []
 
 
@@ -429,6 +481,9 @@ def test_a_body_that_is_not_what_was_said_changes_nothing(
 
     other = {"x-amz-content-sha256": hashlib.sha256(b"other").hexdigest()}
     assert answer(b"x", other) == "XAmzContentSHA256Mismatch"
+    told = ElementTree.fromstring(signed_request(url, "PUT", target, b"x", other).body)
+    assert told.findtext("ClientComputedContentSHA256") == other["x-amz-content-sha256"]
+    assert told.findtext("S3ComputedContentSHA256") == hashlib.sha256(b"x").hexdigest()
     assert answer(b"x", {"x-amz-content-sha256": "x"}) == "InvalidArgument"
     huge = {"Content-Length": str(5 << 40), "x-amz-content-sha256": "UNSIGNED-PAYLOAD"}
     assert answer(b"", huge) == "EntityTooLarge"

@@ -144,6 +144,24 @@ def code(request: SentRequest, at_s: float = THEN_S) -> S3Code:
     return found.value.code
 
 
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Authorization": "Basic x"}, S3Code.INVALID_ARGUMENT),
+        ({"Authorization": "AWS joe:x"}, S3Code.INVALID_REQUEST),
+        ({"x-amz-date": "20130231"}, S3Code.ACCESS_DENIED),
+        ({"x-amz-date": ""}, S3Code.ACCESS_DENIED),
+    ],
+)
+def test_a_header_that_signs_nothing_is_refused_as_in_s3(
+    headers: dict[str, str], code: S3Code
+) -> None:
+    request = sent("GET", "/", {**LISTED[1], **authorization(LISTED[0], "x"), **headers})
+    with pytest.raises(S3Error) as caught:
+        check_signature(request, ExampleKeys(), THEN_S)
+    assert caught.value.code is code
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_what_aws_signed_is_believed(name: str) -> None:
     assert check(EXAMPLES[name]).key.user == "example"

@@ -10,11 +10,11 @@ from paxosblock.api.transaction import AssertAbsent, MakeDirectory
 from paxosblock.errors import DirectoryNotEmptyError, ExistsError, NotFoundError
 from paxosblock.gateway.exchange import Answer
 from paxosblock.gateway.s3.object_facts import owner, xml_time
-from paxosblock.gateway.s3.request_documents import body_of
+from paxosblock.gateway.s3.request_documents import body_of, malformed_xml
 from paxosblock.gateway.s3.s3_call import S3Call, answered, is_bucket_name
-from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, no_such_bucket
+from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, no_such_bucket, not_implemented
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
-from paxosblock.gateway.s3.s3_xml import Field
+from paxosblock.gateway.s3.s3_xml import Field, NoXmlError, parsed
 
 REGION: Final = "us-east-1"
 
@@ -68,14 +68,27 @@ def _is_shown(call: S3Call, entry: FileStatus, prefix: str) -> bool:
 async def create_bucket(call: S3Call) -> Answer:
     """Make a bucket, a directory. A region that the program names is taken for the one that is
     here."""
-    await body_of(call)
+    await _check_configuration(call)
     path = call.bucket_path()
     try:
         await call.fs.transact([AssertAbsent(path), MakeDirectory(path)])
     except ExistsError:
         words = "Your previous request to create the named bucket succeeded and you already own it."
         raise S3Error(S3Code.BUCKET_EXISTS, words, BucketName=call.bucket) from None
-    return Answer(HTTPStatus.OK, b"", {"Location": f"/{call.bucket}"})
+    arn = f"arn:aws:s3:::{call.bucket}"
+    return Answer(HTTPStatus.OK, b"", {"Location": f"/{call.bucket}", "x-amz-bucket-arn": arn})
+
+
+async def _check_configuration(call: S3Call) -> None:
+    body = await body_of(call)
+    if not body:
+        return
+    try:
+        configuration = parsed(body, "CreateBucketConfiguration")
+    except NoXmlError:
+        raise malformed_xml() from None
+    if configuration.find("Tags") is not None:
+        raise not_implemented("tags of buckets")
 
 
 @s3_operation("HeadBucket", "HEAD", Level.BUCKET)

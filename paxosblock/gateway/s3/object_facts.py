@@ -175,11 +175,13 @@ def facts_of_headers(headers: Mapping[str, str]) -> ObjectFacts:
         codings = (each.strip() for each in coding.split(","))
         if real := ", ".join(each for each in codings if each != "aws-chunked"):
             kept["content-encoding"] = real
-    metadata = {
-        name.lower().removeprefix(METADATA): value
-        for name, value in headers.items()
-        if name.lower().startswith(METADATA)
-    }
+    metadata: dict[str, str] = {}
+    for header, value in headers.items():
+        if (name := header.lower()).startswith(METADATA):
+            # One that came several times has all of its values, as everywhere in HTTP.
+            before = metadata.get(name.removeprefix(METADATA))
+            joined = value if before is None else f"{before},{value}"
+            metadata[name.removeprefix(METADATA)] = joined
     size = sum(_size(name) + _size(value) for name, value in metadata.items())
     if size > METADATA_BYTES_MAX:
         raise S3Error(

@@ -17,6 +17,9 @@ from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, not_implemented
 from paxosblock.gateway.s3.signatures import base64_bytes
 
 PREFIX: Final = "x-amz-checksum-"
+NO_SUMS: Final = frozenset({f"{PREFIX}{name}" for name in ("algorithm", "mode", "type")})
+"""Headers that begin as those of checksums do."""
+NAMED_SUM: Final = "x-amz-sdk-checksum-algorithm"
 CONTENT_MD5: Final = "content-md5"
 
 
@@ -165,9 +168,8 @@ class BodySums:
             S3Error: one is none, or several are told, or it cannot be computed here.
         """
         sums = cls()
-        for kind in SumKind:
-            if said := headers.get(kind.header):
-                sums.expect(kind, said)
+        for name in {name.lower() for name in headers if name.lower().startswith(PREFIX)} - NO_SUMS:
+            sums.expect(sum_kind(name.removeprefix(PREFIX)), headers[name])
         for name in headers.get("x-amz-trailer", "").lower().split(","):
             if name.strip().startswith(PREFIX):
                 kind = sum_kind(name.strip().removeprefix(PREFIX))
@@ -176,6 +178,10 @@ class BodySums:
         if len(sums._said) + len(sums._late) > 1:
             words = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not "
             raise S3Error(S3Code.INVALID_REQUEST, f"{words}allowed.")
+        for kind in sums._said.keys() | sums._late:
+            if headers.get(NAMED_SUM, kind.word).upper() != kind.word:
+                words = f"Value for {NAMED_SUM} header is invalid."
+                raise S3Error(S3Code.INVALID_REQUEST, words)
         if (said := headers.get(CONTENT_MD5)) is not None:
             sums._md5 = base64_bytes(said, 16)
             if sums._md5 is None:

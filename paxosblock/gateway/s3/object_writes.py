@@ -58,7 +58,13 @@ from paxosblock.gateway.s3.request_documents import (
     document_of,
     malformed_xml,
 )
-from paxosblock.gateway.s3.s3_call import S3Call, answered, checked_key, is_bucket_name
+from paxosblock.gateway.s3.s3_call import (
+    EXPECTED_SOURCE_OWNER,
+    S3Call,
+    answered,
+    checked_key,
+    is_bucket_name,
+)
 from paxosblock.gateway.s3.s3_errors import (
     S3Code,
     S3Error,
@@ -243,6 +249,7 @@ def source_of(call: S3Call) -> S3Call:
 async def found_source(call: S3Call, source: S3Call) -> StoredObject:
     """Return the object that is copied. Raises S3Error if there is none, or it is not as it should
     be."""
+    await call.check_owner(EXPECTED_SOURCE_OWNER, source.bucket)
     found = await found_object(source)
     if is_unchanged(call.headers, found.status, OF_SOURCE):
         raise precondition_failed(f"{OF_SOURCE}if-none-match")

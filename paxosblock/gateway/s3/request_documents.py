@@ -67,7 +67,12 @@ async def checked_body(call: S3Call, sums: BodySums, length: int) -> AsyncIterat
         raise _incomplete()
     if whole is not None and not hmac.compare_digest(whole.hexdigest(), signed.digest):
         words = "The provided 'x-amz-content-sha256' header does not match what was computed."
-        raise S3Error(S3Code.CONTENT_SHA256_MISMATCH, words)
+        raise S3Error(
+            S3Code.CONTENT_SHA256_MISMATCH,
+            words,
+            ClientComputedContentSHA256=signed.digest,
+            S3ComputedContentSHA256=whole.hexdigest(),
+        )
     sums.told_late(chunked.trailer if chunked is not None else ())
     sums.check()
 

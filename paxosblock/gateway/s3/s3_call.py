@@ -27,6 +27,8 @@ from paxosblock.gateway.user_clients import UserClient
 
 KEY_BYTES_MAX: Final = 1024
 PARAMETERS_MAX: Final = 64
+EXPECTED_OWNER: Final = "x-amz-expected-bucket-owner"
+EXPECTED_SOURCE_OWNER: Final = "x-amz-source-expected-bucket-owner"
 BUCKET_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-")
 
 
@@ -100,6 +102,16 @@ class S3Call:
         if status.kind is not Kind.DIRECTORY:
             raise no_such_bucket()
         return status
+
+    async def check_owner(self, header: str, bucket: str = "") -> None:
+        """Demand that a bucket, or another one, is of the user whom a header names, if it does.
+
+        Raises:
+            S3Error: it is not, or is not there.
+        """
+        expected = self.headers.get(header)
+        if expected is not None and (await self.bucket_status(bucket)).owner != expected:
+            raise S3Error(S3Code.ACCESS_DENIED, "Access Denied: the bucket has another owner")
 
     async def missing(self) -> S3Error:
         """Return the refusal of a key without an object: perhaps there is no bucket."""

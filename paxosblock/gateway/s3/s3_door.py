@@ -26,7 +26,13 @@ from paxosblock.gateway.s3 import (
 from paxosblock.gateway.s3.access_keys import AccessKey, KeyMaker, revoked_path
 from paxosblock.gateway.s3.allowed_pages import AllowedPages
 from paxosblock.gateway.s3.post_forms import PostForm
-from paxosblock.gateway.s3.s3_call import S3Call, decoded, is_bucket_name, pairs_of
+from paxosblock.gateway.s3.s3_call import (
+    EXPECTED_OWNER,
+    S3Call,
+    decoded,
+    is_bucket_name,
+    pairs_of,
+)
 from paxosblock.gateway.s3.s3_errors import (
     S3Code,
     S3Error,
@@ -138,6 +144,8 @@ class S3Door:
                 root=self._root,
                 request_id=request_id,
             )
+            if bucket:
+                await call.check_owner(EXPECTED_OWNER)
             return await wanted.run(call)
 
         return await answered_with(run)

@@ -84,12 +84,13 @@ LACKING: Final[Mapping[str, str]] = {
 is refused by name, and nothing is done."""
 
 LACKING_HEADERS: Final = (
-    "x-amz-bypass-governance-retention",
     "x-amz-grant-full-control",
     "x-amz-grant-read",
     "x-amz-grant-read-acp",
     "x-amz-grant-write",
     "x-amz-grant-write-acp",
+    "x-amz-if-match-last-modified-time",
+    "x-amz-if-match-size",
     "x-amz-mfa",
     "x-amz-object-lock-legal-hold",
     "x-amz-object-lock-mode",
@@ -104,6 +105,7 @@ LACKING_HEADERS: Final = (
 """Headers that ask for what a gateway lacks: a request with one is refused."""
 
 _ACLS_OF_OWNERS: Final = frozenset({"", "private", "bucket-owner-full-control"})
+_OWNERSHIPS: Final = frozenset({"", "BucketOwnerEnforced"})
 
 
 def s3_operation(
@@ -154,6 +156,10 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             raise not_implemented(name)
     if headers.get("x-amz-acl", "") not in _ACLS_OF_OWNERS:
         raise not_implemented("x-amz-acl, but that which gives the owner all")
+    if headers.get("x-amz-object-ownership", "") not in _OWNERSHIPS:
+        raise not_implemented("x-amz-object-ownership, but BucketOwnerEnforced")
+    if headers.get("x-amz-bucket-object-lock-enabled", "false").lower() != "false":
+        raise not_implemented("x-amz-bucket-object-lock-enabled: object lock")
     if headers.get("x-amz-storage-class", "STANDARD") != "STANDARD":
         words = "The storage class you specified is not valid: there is STANDARD"
         raise S3Error(S3Code.INVALID_STORAGE_CLASS, words)

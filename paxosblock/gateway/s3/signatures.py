@@ -174,6 +174,8 @@ def _check_header(
     sent: SentRequest, authorization: str, maker: KeyMaker, now_s: float
 ) -> SignedRequest:
     algorithm, _, rest = authorization.partition(" ")
+    if algorithm not in (ALGORITHM, "AWS"):
+        raise S3Error(S3Code.INVALID_ARGUMENT, "Unsupported Authorization Type")
     if algorithm != ALGORITHM:
         raise S3Error(
             S3Code.INVALID_REQUEST,
@@ -183,6 +185,9 @@ def _check_header(
     parts = (part.strip().partition("=") for part in rest.split(","))
     words = {name: value for name, _, value in parts}
     date = next(iter(sent.values("x-amz-date")), "") or _of_date_header(sent)
+    if not _DATE.fullmatch(date):
+        missing = "AWS authentication requires a valid Date or x-amz-date header"
+        raise S3Error(S3Code.ACCESS_DENIED, missing)
     bad = S3Code.AUTHORIZATION_HEADER_MALFORMED
     claim = _claimed(
         maker,
