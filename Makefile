@@ -109,6 +109,7 @@ generate: $(STAMP) ## rewrite what is made from other source: the client without
 	$(BIN)/python -m tests.make_hdfs
 	$(BIN)/python -m tests.make_webhdfs
 	$(BIN)/python -m tests.make_s3
+	$(BIN)/python -m tests.make_growth
 	$(BIN)/paxosblock bench report benchmarks/results/*.jsonl --folder benchmarks/report
 
 # Not a part of `generate`: each run makes other bytes, and it needs a browser (apt-get install chromium).

@@ -10,7 +10,8 @@ from typing import Final
 from urllib.request import urlopen
 
 from benchmarks.call_load import connect, run_load
-from benchmarks.host import resident_bytes
+from benchmarks.host import processor_s, resident_bytes
+from benchmarks.late_timer import LateTimer
 from benchmarks.stats import counted
 from benchmarks.suite import Bench, case
 from paxosblock.api.namenode import (
@@ -46,6 +47,9 @@ MISSED: Final = 8000
 flush, and those since the last one, so the follower gets the leader's table."""
 LONGEST_TURN_GOAL_MS: Final = 20.0
 LEVEL_WITHIN_S: Final = 600.0
+REST_S: Final = 1.0
+IDLE_SHARE: Final = 0.05
+"""Of a processor: a NameNode at rest has timers, heartbeats and its loop."""
 
 
 @case("failover")
@@ -87,27 +91,51 @@ async def _grow(bench: Bench, cluster: LocalCluster) -> None:
     for files in bench.sizes(FILES, USUAL, 200):
         at = (float(files), "files")
         leader = await asyncio.to_thread(cluster.wait_leader)
-        longest_turn_s(leader)
         by_calls = max(there, files - MADE_BY_CALLS)
-        await fill(leader.address, there, by_calls)
-        async with bench.measured(cluster) as spent:
-            await make(leader.address, by_calls, files)
+        with LateTimer() as timer:
+            longest_turn_s(leader)
+            await fill(leader.address, there, by_calls)
+            async with bench.measured(cluster) as spent:
+                await make(leader.address, by_calls, files)
+            turn_s, late_s = longest_turn_s(leader), timer.take()
         made, there = files - by_calls, files
         bench.emit("create and close", made / spent.elapsed_s, "/s", at=at, clients=CLIENTS,
                    processor_s=spent.per(made))  # fmt: skip
-        bench.emit("longest turn meanwhile", longest_turn_s(leader) * 1e3, "ms", at=at,
-                   goal=LONGEST_TURN_GOAL_MS)  # fmt: skip
+        bench.emit("longest turn meanwhile", turn_s * 1e3, "ms", at=at, goal=LONGEST_TURN_GOAL_MS)
+        bench.emit("a timer of highest priority beside it, late by", late_s * 1e3, "ms", at=at)
         grown = resident_bytes(leader.pid or 0) - empty_bytes
         bench.emit("memory beyond an empty one", max(0, grown) / MIB, "MiB", at=at)
-        async with bench.measured(cluster) as spent:
-            load = await run_load(
-                leader.address, STAT, partial(_known, files), clients=CLIENTS,
-                seconds=bench.seconds,
-            )  # fmt: skip
-        bench.emit("stat", load.rate, "/s", at=at, clients=CLIENTS,
-                   processor_s=spent.per(len(load.latencies)))  # fmt: skip
+        await _stat(bench, cluster, files, "stat")
+        if not bench.options.small:
+            await asyncio.to_thread(wait_merged, leader)
+        await _stat(bench, cluster, files, "stat, once nothing is merged any more")
+        room = sum(path.stat().st_size for path in leader.volumes[0].rglob("*") if path.is_file())
+        bench.emit("room on disk", room / MIB, "MiB", at=at)
         what = "killed, started, serving" if len(cluster.namenodes) == 1 else "follower level again"
         bench.emit(what, await asyncio.to_thread(restart, cluster), "s", at=at, goal=5)
+
+
+async def _stat(bench: Bench, cluster: LocalCluster, files: int, what: str) -> None:
+    """Emit how many of so many files, far from each other, are looked at in a second."""
+    leader = await asyncio.to_thread(cluster.wait_leader)
+    async with bench.measured(cluster) as spent:
+        load = await run_load(
+            leader.address, STAT, partial(_known, files), clients=CLIENTS, seconds=bench.seconds
+        )
+    bench.emit(what, load.rate, "/s", at=(float(files), "files"), clients=CLIENTS,
+               processor_s=spent.per(len(load.latencies)))  # fmt: skip
+
+
+def wait_merged(node: Node) -> None:
+    """Wait until a NameNode that no client asks has nothing to do: RocksDB has then merged what
+    the last flushes left."""
+
+    def rests() -> bool:
+        before_s = processor_s(node.pid)
+        time.sleep(REST_S)
+        return processor_s(node.pid) - before_s < IDLE_SHARE * REST_S
+
+    wait_until(rests, LEVEL_WITHIN_S, "the NameNode does not come to rest")
 
 
 def _known(files: int, client: int) -> Iterator[PathRequest]:
