@@ -126,9 +126,8 @@ simulate: $(STAMP) ## run the replicated store in virtual time, with every fault
 	$(BIN)/python -m tests.raft.simulate --seeds $(SEEDS)
 
 lives: $(STAMP) ## random lives of a cluster on simulated disks, in virtual time: SEED=1 LIVES=50
-	$(BIN)/python -m tests.lives --seed $(SEED) --lives $(LIVES) $(EVERY_PAIR)
+	$(BIN)/python -m tests.lives --seed $(SEED) --lives $(LIVES) --jobs $(JOBS) $(EVERY_PAIR)
 
-# Of each of the three kinds, five to ten seconds of a core each.
 lives-nightly: LIVES := 200
 lives-nightly: EVERY_PAIR := --every-pair
 lives-nightly: lives ## two hundred lives of each kind; fails if two services, or two faults, never met: SEED=1

@@ -13,7 +13,8 @@ import sys
 import time
 from collections import Counter
 
-from tests.lives.life import Kind, live_apart
+from tests.lives.apart import live_apart
+from tests.lives.life import Kind, Outcome
 from tests.lives.pairs import FAULTS as TROUBLES
 from tests.lives.pairs import SERVICES, Pair, empty, table
 from tests.lives.planted_faults import FAULTS, planted
@@ -30,18 +31,13 @@ def main() -> int:
     for kind in [Kind(each) for each in options.kind] if options.kind else [*Kind]:
         total: Counter[str] = Counter()
         bad, begun = 0, time.monotonic()
-        for seed in range(options.seed, options.seed + options.lives):
-            with planted(options.fault):
-                outcome = live_apart(seed, kind)
-            total += outcome.counts
-            services += outcome.services
-            faults += outcome.faults
-            told = (*outcome.mistakes, *outcome.unfinished)
-            if told or options.trace:
-                sys.stdout.writelines(f"{line}\n" for line in outcome.trace)
-            sys.stdout.writelines(f"{kind.value} seed {seed}: {line}\n" for line in told)
-            sys.stdout.flush()
-            bad += bool(told)
+        seeds = range(options.seed, options.seed + options.lives)
+        with planted(options.fault):
+            for outcome in live_apart(seeds, kind, options.jobs):
+                total += outcome.counts
+                services += outcome.services
+                faults += outcome.faults
+                bad += _is_bad(kind, outcome, trace=options.trace)
         counts = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
         seconds = time.monotonic() - begun
         sys.stdout.write(
@@ -61,6 +57,16 @@ def main() -> int:
     return 1 if failed or (options.every_pair and missing) else 0
 
 
+def _is_bad(kind: Kind, outcome: Outcome, *, trace: bool) -> bool:
+    """Say what a life showed; its trace, too, if it is wanted or something was wrong."""
+    told = (*outcome.mistakes, *outcome.unfinished)
+    if told or trace:
+        sys.stdout.writelines(f"{line}\n" for line in outcome.trace)
+    sys.stdout.writelines(f"{kind.value} seed {outcome.seed}: {line}\n" for line in told)
+    sys.stdout.flush()
+    return bool(told)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -68,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds = [each.value for each in Kind]
     parser.add_argument("--seed", type=int, default=1, help="of the first life; others follow it")
     parser.add_argument("--lives", type=int, default=50, help="of each kind")
+    parser.add_argument("--jobs", type=int, default=1, help="lives at once, a process each")
     parser.add_argument("--kind", choices=kinds, action="append", help="the users; none: of each")
     parser.add_argument("--fault", choices=sorted(FAULTS), help="plant a fault: it must be found")
     parser.add_argument(

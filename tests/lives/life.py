@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import enum
-import os
-import pickle
 import random
-import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 from paxosblock.api.care import BALANCE, SET_ADMIN_STATE, AdminState, Balance, SetAdminState
 from paxosblock.client.async_client import AsyncClient
@@ -457,42 +454,4 @@ async def set_admin_state(
 def live(seed: int, kind: Kind = Kind.FILES) -> Outcome:
     """Live the life of `seed`; the same seed lives the same way."""
     with new_world(seed) as world:
-        return _lived(seed, kind, world)
-
-
-def live_apart(seed: int, kind: Kind) -> Outcome:
-    """Live it in a process of its own, and take nothing apart at its end: to cancel what runs and
-    to find what is garbage, among a million objects that hold each other, takes longer than a fork.
-
-    Raises:
-        RuntimeError: the process ended without an outcome; its stderr says why.
-    """
-    reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reads)
-        _live_and_end(seed, kind, writes)
-    os.close(writes)
-    with os.fdopen(reads, "rb") as pipe:
-        told = pipe.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status != 0:
-        raise RuntimeError(f"{kind.value} seed {seed}: its process ended with {status}")
-    outcome = pickle.loads(told)
-    assert isinstance(outcome, Outcome)
-    return outcome
-
-
-def _live_and_end(seed: int, kind: Kind, writes: int) -> NoReturn:
-    try:
-        with new_world(seed) as world, os.fdopen(writes, "wb") as pipe:
-            pickle.dump(_lived(seed, kind, world), pipe)
-            pipe.flush()
-            os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-
-
-def _lived(seed: int, kind: Kind, world: World) -> Outcome:
-    return world.loop.run_until_complete(Life(seed, world, kind).run())
+        return world.loop.run_until_complete(Life(seed, world, kind).run())

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.lives.apart import live_apart
 from tests.lives.life import Kind, Outcome, live
 from tests.lives.planted_faults import FAULTS, planted
 
@@ -110,8 +111,10 @@ def test_nothing_is_lost_and_all_becomes_whole_whatever_happens(
     assert _counted(outcomes)[what] > 0
 
 
-def test_the_same_seed_lives_the_same_way(outcomes: list[Outcome]) -> None:
-    assert live(SEEDS[0]) == outcomes[0]
+def test_the_same_seeds_live_the_same_way_at_once_in_processes_of_their_own(
+    outcomes: list[Outcome],
+) -> None:
+    assert [*live_apart(SEEDS[:2], Kind.FILES, at_once=2)] == outcomes[:2]
 
 
 def test_each_planted_fault_has_lives_that_find_it() -> None:

@@ -41,7 +41,7 @@ class DeadlockError(Exception):
     """Nothing is scheduled any more, and the simulation waits."""
 
 
-class Turn(asyncio.Handle):
+class Turn(asyncio.TimerHandle):
     """A call in the next turn of the loop: a handle without what serves debugging, which knows its
     process. A simulation makes two hundred thousand of them in a hundred seconds."""
 
@@ -52,24 +52,33 @@ class Turn(asyncio.Handle):
     _context: Context
 
     def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: VirtualTimeLoop,
-        context: Context | None,
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> None:
-        """Call it in `context`; None: in that of whoever asks."""
-        _fill(self, callback, args, loop, context)
+        """Call it in `context`; None: in that of whoever asks. What the base has to be shown, and
+        the loop, is not set."""
+        self._context = context = copy_context() if context is None else context
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._source_traceback = None
+        self.host = context.get(_HOST)
+
+    def cancel(self) -> None:
+        """It is passed by, and keeps nothing alive until then."""
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
 
 
-class Timer(asyncio.TimerHandle):
+def _nothing() -> None:
+    """Do nothing: what was cancelled."""
+
+
+class Timer(Turn):
     """A call at a time of the world, likewise."""
 
-    __slots__ = ("host",)
+    __slots__ = ()
 
-    host: Host | None
-    _callback: Callable[..., object]
-    _context: Context
+    _loop: VirtualTimeLoop
 
     def __init__(
         self,
@@ -80,26 +89,16 @@ class Timer(asyncio.TimerHandle):
         context: Context | None,
     ) -> None:
         """Call it in `context`; None: in that of whoever asks."""
-        _fill(self, callback, args, loop, context)
+        super().__init__(callback, args, context)
+        self._loop = loop
         self._when = when
         self._scheduled = True
 
-
-def _fill(
-    handle: Any,
-    callback: Callable[..., object],
-    args: tuple[Any, ...],
-    loop: VirtualTimeLoop,
-    context: Context | None,
-) -> None:
-    """Begin a handle as `asyncio.Handle` does, which asks each time if the loop is debugged."""
-    handle._context = context = copy_context() if context is None else context
-    handle._loop = loop
-    handle._callback = callback
-    handle._args = args
-    handle._cancelled = False
-    handle._repr = handle._source_traceback = None
-    handle.host = context.get(_HOST)
+    def cancel(self) -> None:
+        """The loop counts those that it still has."""
+        if self._scheduled and not self._cancelled:
+            self._loop._timer_cancelled_count += 1
+        super().cancel()
 
 
 class Host:
@@ -112,8 +111,8 @@ class Host:
         self._context = Context()
         self._context.run(_HOST.set, self)
         self.paused = False
-        self._held: list[Turn | Timer] = []
-        self._sockets: dict[object, list[Turn | Timer]] = {}
+        self._held: list[Turn] = []
+        self._sockets: dict[object, list[Turn]] = {}
 
     # -- its clock ------------------------------------------------------------------------------
 
@@ -125,8 +124,16 @@ class Host:
         """Return when its clock will show this; what is to come is not now, as numbers are rounded,
         or a caller that waits for it would look again and again.
         """
-        left_s = (shown - self.clock()) / self._rate
-        return self._loop.now + (max(left_s, RESOLUTION_S) if left_s > 0 else left_s)
+        return self._after(shown - self.clock())
+
+    def world_time_in(self, delay_s: float) -> float:
+        """Return when its clock will show so many seconds more."""
+        shows = self.clock()
+        return self._after(shows + delay_s - shows)
+
+    def _after(self, shown_s: float) -> float:
+        left_s = shown_s / self._rate
+        return self._loop.now + (RESOLUTION_S if 0 < left_s < RESOLUTION_S else left_s)
 
     def set_rate(self, rate: float) -> None:
         """Let the clock go on at another rate; timers that were set already end as they would."""
@@ -137,7 +144,7 @@ class Host:
     def call(self, source: object, callback: Callable[..., object], *args: Any) -> None:
         """Something comes in from `source`; if the process stands still, it waits in a socket."""
         if self.paused:
-            handle = Turn(callback, args, self._loop, self._context)
+            handle = Turn(callback, args, self._context)
             self._sockets.setdefault(source, []).append(handle)
         else:
             self._loop.call_soon(callback, *args, context=self._context)
@@ -179,7 +186,7 @@ class Host:
         self.paused = True
         self._loop.stops += 1
 
-    def holds(self, handle: Turn | Timer) -> bool:
+    def holds(self, handle: Turn) -> bool:
         """Return True, and keep what became due meanwhile, if it stands still."""
         if self.paused:
             self._held.append(handle)
@@ -208,7 +215,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     """
 
     # The base's own, which it does not declare.
-    _ready: deque[Turn | Timer]
+    _ready: deque[Turn]
     _stopping: bool
     _timer_cancelled_count: int
 
@@ -234,7 +241,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Call in the next turn."""
-        handle = Turn(callback, args, self, context)
+        handle = Turn(callback, args, context)
         self._ready.append(handle)
         return handle
 
@@ -263,7 +270,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Call when the clock of whoever asks shows so many seconds more."""
         host = _HOST.get()
-        world_time = self.now + delay if host is None else host.world_time(host.clock() + delay)
+        world_time = self.now + delay if host is None else host.world_time_in(delay)
         return self._call_at(world_time, callback, args, context)
 
     def call_at(
@@ -300,10 +307,11 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         timer = self.call_later(seconds, passed.set_result, None)
         try:
             await passed
-        finally:
+        except BaseException:
             timer.cancel()
+            raise
 
-    def go_on_with(self, handles: list[Turn | Timer]) -> None:
+    def go_on_with(self, handles: list[Turn]) -> None:
         """Run these next, in this order."""
         self._ready.extend(handles)
 
@@ -316,41 +324,55 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def _take_turn(self) -> None:
         """All that is ready or due, but for hosts that stand still."""
+        timers, due = self._timers, self._ready
+        if self._timer_cancelled_count:
+            self._drop_cancelled()
+        if not due and not self._stopping:
+            if not timers:
+                raise DeadlockError("everybody waits for nothing")
+            self.now = max(self.now, timers[0][0])
+        now = self.now
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False
+            if timer._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                due.append(timer)
+        if len(due) == 1:  # mostly: what it makes ready is for the next turn
+            handle = due.popleft()
+            if (host := handle.host) is None or not host.holds(handle):
+                self._make(handle)
+            return
+        self._ready = deque()
+        ready = [each for each in due if (host := each.host) is None or not host.holds(each)]
+        stops = self.stops
+        for handle in ready:
+            if self.stops == stops or (host := handle.host) is None or not host.holds(handle):
+                self._make(handle)
+
+    def _drop_cancelled(self) -> None:
+        """Forget cancelled timers: the next ones, and all of them if they are half of all."""
         timers = self._timers
         if 2 * self._timer_cancelled_count > len(timers) > CANCELLED_FROM:
             timers[:] = [each for each in timers if not each[2]._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
         while timers and timers[0][2]._cancelled:
-            self._pop()
+            heapq.heappop(timers)[2]._scheduled = False
             self._timer_cancelled_count -= 1
-        if not self._ready and not self._stopping:
-            if not timers:
-                raise DeadlockError("everybody waits for nothing")
-            self.now = max(self.now, timers[0][0])
-        due, self._ready = self._ready, deque()
-        now = self.now
-        while timers and timers[0][0] <= now:
-            due.append(self._pop())
-        ready = [each for each in due if (host := each.host) is None or not host.holds(each)]
-        stops = self.stops
-        for handle in ready:
-            if handle._cancelled or (
-                self.stops > stops and handle.host is not None and handle.host.holds(handle)
-            ):
-                continue
-            try:
-                handle._context.run(handle._callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                told = {"message": f"Exception in {handle._callback}", "exception": error}
-                self.call_exception_handler({**told, "handle": handle})
 
-    def _pop(self) -> Timer:
-        *_, timer = heapq.heappop(self._timers)
-        timer._scheduled = False
-        return timer
+    def _make(self, handle: Turn) -> None:
+        """Make the call of a handle."""
+        if handle._cancelled:
+            return
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            told = {"message": f"Exception in {handle._callback}", "exception": error}
+            self.call_exception_handler({**told, "handle": handle})
 
     def _write_to_self(self) -> None:
         """No thread needs to be woken."""
