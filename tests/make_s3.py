@@ -101,11 +101,12 @@ listens beyond its machine only with `--insecure`, and a proxy before it may spe
 * A file that another door is writing is no object until it is closed.
 * Keys are paths: no part between slashes is empty, `.`, `..` or longer than 255 bytes
   (`InvalidArgument`), and a key has no keys below it (`ObjectParentIsObject`).
-* A key that ends with `/` is a directory, and has no bytes. A list shows directories that a program
-  asked for while they are empty; with the last object below a prefix its directories go, unless a
-  program asked for them. So a directory that was made, and then deleted with all that is in it by
-  one key after the other, is left empty, and goes when it is deleted once more. One request for
-  many keys (`DeleteObjects`) deletes directories last, and leaves none of them.
+* A key that ends with `/` is a directory, and has no bytes, no headers or metadata, and no tags. A
+  list shows directories that a program asked for while they are empty; with the last object below a
+  prefix its directories go, unless a program asked for them. So a directory that was made, and then
+  deleted with all that is in it by one key after the other, is left empty, and goes when it is
+  deleted once more. One request for many keys (`DeleteObjects`) deletes directories last, and
+  leaves none of them.
 * Lists are in the order of bytes, each page as it was at one moment.
 * Checksums that a program sends (CRC32, CRC32C, CRC64NVME, SHA-1, SHA-256, MD5) are compared before
   the object is made, and kept; CRC64NVME needs `pip install 'paxosblock[s3]'` at the gateway.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import os
@@ -18,6 +19,7 @@ from multidict import CIMultiDict
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import Kind
 from paxosblock.gateway.s3.object_facts import ObjectFacts, encoded, facts_of_headers
+from paxosblock.gateway.s3.s3_call import words_of
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import S3, RunningGateway, content, put, quiet_gateway_of
 from tests.gateway.s3_clients import error_code, refused, s3_client, send, signed_request
@@ -217,6 +219,10 @@ def test_a_copy_is_an_object_of_its_own(s3: Any, fs: Client, bucket: str) -> Non
     assert content(fs, f"/{bucket}/g") == DATA
     assert refused(s3.copy_object, Bucket=bucket, Key="h", CopySource=source) == "NoSuchKey"
     itself = {"Bucket": bucket, "Key": "g"}
+    summed = s3.copy_object(Bucket=bucket, Key="h", CopySource=itself, ChecksumAlgorithm="SHA256")
+    digest = base64.b64encode(hashlib.sha256(DATA).digest()).decode()
+    assert summed["CopyObjectResult"]["ChecksumSHA256"] == digest
+    s3.delete_object(Bucket=bucket, Key="h")
     assert refused(s3.copy_object, **itself, CopySource=itself) == "InvalidRequest"
     when = {"CopySourceIfMatch": '"other"'}
     assert refused(s3.copy_object, Bucket=bucket, Key="h", CopySource=itself, **when) == (
@@ -392,6 +398,7 @@ def test_the_attributes_of_an_object_are_told_that_are_asked_for(s3: Any, bucket
     assert told["Checksum"]["ChecksumCRC32C"] == made["ChecksumCRC32C"]
     assert (told["StorageClass"], told["ObjectSize"]) == ("STANDARD", len(DATA))
     assert told["LastModified"] == s3.head_object(**f)["LastModified"]
+    assert told["Checksum"]["ChecksumType"] == "FULL_OBJECT"
     told = s3.get_object_attributes(**f, ObjectAttributes=["ObjectSize"])
     assert told["ObjectSize"] == len(DATA)
     assert not {"ETag", "Checksum", "StorageClass"} & {*told}
@@ -455,6 +462,24 @@ def test_a_bucket_of_another_owner_than_expected_is_refused(s3: Any, bucket: str
 def test_a_header_that_comes_twice_has_both_values() -> None:
     came = CIMultiDict([("X-Amz-Meta-A", "1"), ("x-amz-meta-b", "x"), ("x-amz-meta-a", "2")])
     assert facts_of_headers(came).metadata == {"a": "1,2", "b": "x"}
+
+
+def test_words_of_a_list_come_in_one_header_or_in_several() -> None:
+    name = "x-amz-object-attributes"
+    came = CIMultiDict([(name, "ETag, ObjectSize"), (name.title(), "Checksum")])
+    assert words_of(came, name) == ["ETag", "ObjectSize", "Checksum"]
+
+
+def test_a_range_of_a_part_is_refused(s3: Any, bucket: str) -> None:
+    f = {"Bucket": bucket, "Key": "f"}
+    s3.put_object(**f, Body=b"hello")
+    assert refused(s3.get_object, **f, Range="bytes=0-1", PartNumber=1) == "InvalidRequest"
+    assert s3.get_object(**f, Range="bytes= -1")["Body"].read() == b"hello"  # it is no range
+
+
+def test_a_directory_takes_no_tags(s3: Any, bucket: str) -> None:
+    assert refused(s3.put_object, Bucket=bucket, Key="d/", Tagging="a=b") == "InvalidArgument"
+    assert keys(s3, bucket) == []
 
 
 def test_a_checksum_that_nobody_knows_is_refused(

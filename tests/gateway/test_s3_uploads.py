@@ -62,6 +62,53 @@ def put_parts(clients: list[Any], upload: dict[str, str], *parts: bytes) -> dict
     return {"MultipartUpload": {"Parts": told}}
 
 
+def test_a_program_may_say_what_the_whole_object_is(
+    clients: list[Any], key: dict[str, str]
+) -> None:
+    """In the headers of Complete, whose checksum is that of the object and not of its document."""
+    whole = DATA + TAIL
+    checksum = base64.b64encode(zlib.crc32(whole).to_bytes(4, "big")).decode()
+    options = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
+    upload = begin(clients[0], key, **options)
+    parts = put_parts(clients, upload, DATA, TAIL)
+    complete = clients[0].complete_multipart_upload
+    wrong = {"ChecksumCRC32": "AAAAAA==", "MpuObjectSize": 1, "ChecksumType": "COMPOSITE"}
+    right = {"ChecksumCRC32": checksum, "MpuObjectSize": len(whole), "ChecksumType": "FULL_OBJECT"}
+    for name, code in zip(wrong, ("BadDigest", "InvalidRequest", "InvalidRequest"), strict=True):
+        assert refused(complete, **upload, **parts, **{name: wrong[name]}) == code
+    made = complete(**upload, **parts, **right)
+    assert (made["ChecksumCRC32"], made["ChecksumType"]) == (checksum, "FULL_OBJECT")
+
+
+def test_uploads_of_one_key_are_listed_in_the_order_of_their_beginnings(
+    clients: list[Any], key: dict[str, str]
+) -> None:
+    begun = [begin(clients[number % 2], key)["UploadId"] for number in range(6)]
+    pages = clients[0].get_paginator("list_multipart_uploads")
+    shown = pages.paginate(Bucket=key["Bucket"], PaginationConfig={"PageSize": 2})
+    assert [each["UploadId"] for page in shown for each in page["Uploads"]] == begun
+
+
+def test_a_part_that_is_copied_has_the_checksum_of_its_bytes(
+    clients: list[Any], key: dict[str, str]
+) -> None:
+    source = {**key, "Key": "source"}
+    clients[0].put_object(**source, Body=TAIL)
+    upload = begin(clients[0], key, ChecksumAlgorithm="CRC32")
+    part = {**upload, "PartNumber": 1, "CopySource": source, "CopySourceRange": "bytes=1-99"}
+    checksum = base64.b64encode(zlib.crc32(TAIL[1:100]).to_bytes(4, "big")).decode()
+    copied = clients[1].upload_part_copy(**part)["CopyPartResult"]
+    assert copied["ChecksumCRC32"] == checksum
+    beyond = {**part, "CopySourceRange": "bytes=1-1000"}
+    assert refused(clients[1].upload_part_copy, **beyond) == "InvalidArgument"
+    wrong = {**upload, "PartNumber": 1, "Body": b"x", "ChecksumAlgorithm": "SHA1"}
+    assert refused(clients[0].upload_part, **wrong) == "InvalidRequest"
+    told = {"PartNumber": 1, "ETag": copied["ETag"], "ChecksumCRC32": checksum}
+    complete = {**upload, "MultipartUpload": {"Parts": [told]}}
+    clients[0].complete_multipart_upload(**complete)
+    assert clients[0].get_object(**key)["Body"].read() == TAIL[1:100]
+
+
 def staged(fs: Client) -> list[str]:
     """The uploads that go on."""
     return [each.name for each in fs.ls("/.staging") if each.name.startswith("s3-")]

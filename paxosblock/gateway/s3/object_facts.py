@@ -20,7 +20,7 @@ import msgspec
 from paxosblock.api.namenode import FileStatus
 from paxosblock.base.encoding import MALFORMED, msgpack_decoder
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.gateway.s3.object_sums import SumKind
+from paxosblock.gateway.s3.object_sums import SUM_TYPE, SumKind
 from paxosblock.gateway.s3.object_tags import TAGS_ATTRIBUTE, encoded_tags, tags_in
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
 from paxosblock.gateway.s3.s3_xml import Field
@@ -105,9 +105,18 @@ def sum_headers(sums: Mapping[str, str]) -> dict[str, str]:
     """Return the headers with checksums that are given by their names."""
     found = {kind.header: sums[kind.word] for kind in SumKind if kind.word in sums}
     if found:
-        whole = not any("-" in value for value in found.values())
-        found["x-amz-checksum-type"] = "FULL_OBJECT" if whole else "COMPOSITE"
+        found[SUM_TYPE] = _sum_type(sums)
     return found
+
+
+def sum_fields(sums: Mapping[str, str]) -> list[Field]:
+    """Return the elements with checksums that are given by their names."""
+    found = [Field(f"Checksum{name}", value) for name, value in sums.items()]
+    return [*found, Field("ChecksumType", _sum_type(sums))] if found else []
+
+
+def _sum_type(sums: Mapping[str, str]) -> str:
+    return "COMPOSITE" if any("-" in value for value in sums.values()) else "FULL_OBJECT"
 
 
 def is_shown(text: str) -> bool:

@@ -22,14 +22,15 @@ from paxosblock.gateway.s3.object_facts import (
     http_time,
     is_shown,
     stored_of,
+    sum_fields,
 )
 from paxosblock.gateway.s3.object_tags import tag_fields
-from paxosblock.gateway.s3.s3_call import S3Call, answered
+from paxosblock.gateway.s3.s3_call import S3Call, answered, words_of
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
 from paxosblock.gateway.s3.s3_xml import Field
 
-_RANGE: Final = re.compile(r"\s*bytes\s*=\s*(?:([0-9]{1,19})-([0-9]{0,19})|-([0-9]{1,19}))\s*")
+_RANGE: Final = re.compile(r"bytes=(?:([0-9]{1,19})-([0-9]{0,19})|-([0-9]{1,19}))")
 ATTRIBUTES: Final = "x-amz-object-attributes"
 _ATTRIBUTES: Final = frozenset({"ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"})
 
@@ -72,6 +73,9 @@ def wanted_range(call: S3Call, size: int) -> ByteRange | None:
     number = call.number("partNumber", 0, least=1, most=10_000)
     if not number:
         return range_of(call.headers.get("range", ""), size)
+    if "range" in call.headers:
+        words = "Cannot specify both Range header and partNumber query parameter"
+        raise S3Error(S3Code.INVALID_REQUEST, words)
     if number > 1:  # its parts were joined: it is one
         words = "The requested partnumber is not satisfiable"
         raise S3Error(S3Code.INVALID_PART_NUMBER, words)
@@ -216,11 +220,11 @@ async def get_object_attributes(call: S3Call) -> Answer:
     """Tell those of the ETag, the checksums, the size and the storage class of an object that a
     header names. It has no parts: they were joined."""
     check_version(call)
-    wanted = {name.strip() for name in call.headers.get(ATTRIBUTES, "").split(",")}
-    if not wanted <= _ATTRIBUTES:
+    wanted = {*words_of(call.headers, ATTRIBUTES)}
+    if not wanted or not wanted <= _ATTRIBUTES:
         raise invalid_argument("Invalid attribute name specified.")
     found = await found_object(call)
-    sums = [Field(f"Checksum{name}", value) for name, value in found.sums.items()]
+    sums = sum_fields(found.sums)
     told = {
         "ETag": Field("ETag", (MARKER_TAG if call.is_marker else found.etag).strip('"')),
         "Checksum": Field("Checksum", sums) if sums else None,

@@ -7,7 +7,7 @@ import enum
 import hashlib
 import importlib.util
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 import crc32c
@@ -20,6 +20,8 @@ PREFIX: Final = "x-amz-checksum-"
 NO_SUMS: Final = frozenset({f"{PREFIX}{name}" for name in ("algorithm", "mode", "type")})
 """Headers that begin as those of checksums do."""
 NAMED_SUM: Final = "x-amz-sdk-checksum-algorithm"
+SUM_ALGORITHM: Final = "x-amz-checksum-algorithm"
+SUM_TYPE: Final = "x-amz-checksum-type"
 CONTENT_MD5: Final = "content-md5"
 
 
@@ -202,6 +204,11 @@ class BodySums:
         self._running.setdefault(kind, new_sum(kind))
 
     @property
+    def kinds(self) -> set[SumKind]:
+        """Return those that are computed."""
+        return {*self._running}
+
+    @property
     def are_told(self) -> bool:
         """True if the sender tells one, or will."""
         return bool(self._said or self._late or self._md5)
@@ -212,6 +219,12 @@ class BodySums:
             each.update(data)
         if self._running_md5 is not None:
             self._running_md5.update(data)
+
+    async def of_all(self, body: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
+        """Yield the bytes of a body, and add them."""
+        async for piece in body:
+            self.update(piece)
+            yield piece
 
     def told_late(self, trailer: Iterable[tuple[str, str]]) -> None:
         """Take what the trailer of the body says.

@@ -41,11 +41,12 @@ from paxosblock.gateway.s3.object_facts import (
     attributes_of,
     etag_of,
     facts_of_headers,
+    sum_fields,
     sum_headers,
     xml_time,
 )
 from paxosblock.gateway.s3.object_reads import ByteRange, check_version, found_object
-from paxosblock.gateway.s3.object_sums import BodySums
+from paxosblock.gateway.s3.object_sums import SUM_ALGORITHM, BodySums, sum_kind
 from paxosblock.gateway.s3.object_tags import (
     TAGS_ATTRIBUTE,
     encoded_tags,
@@ -204,8 +205,9 @@ async def store(
 
 
 async def _put_marker(call: S3Call, sums: BodySums, length: int) -> Answer:
-    if length:
-        raise invalid_argument("A key that ends with '/' is a directory here, and has no bytes")
+    if length or tags_of_headers(call.headers):
+        words = "A key that ends with '/' is a directory here, and has no bytes and no tags"
+        raise invalid_argument(words)
     async for _ in checked_body(call, sums, length):
         pass
     bucket = await call.bucket_status()
@@ -292,10 +294,15 @@ async def copy_object(call: S3Call) -> Answer:
             )
             raise S3Error(S3Code.INVALID_REQUEST, words)
         return _copied(await _with_other_facts(making, found, facts, tags))
-    kept = replaced(facts, sums=found.sums, upload="")
-    size = found.status.size
+    sums, size = BodySums(), found.status.size
+    if asked := call.headers.get(SUM_ALGORITHM):
+        sums.compute(sum_kind(asked))
+
+    def facts_at_end() -> ObjectFacts:
+        return replaced(facts, sums=sums.known or found.sums, upload="")
+
     async with bytes_of_source(call, found, ByteRange(0, size)) as body:
-        return _copied(await store(making, body, size, lambda: kept, tags))
+        return _copied(await store(making, sums.of_all(body), size, facts_at_end, tags))
 
 
 def _directive(call: S3Call, name: str) -> str:
@@ -329,9 +336,10 @@ async def _with_other_facts(
 
 
 def _copied(stored: StoredObject) -> Answer:
-    sums = [Field(f"Checksum{name}", value) for name, value in stored.sums.items()]
     modified = Field("LastModified", xml_time(stored.status.modified_s))
-    return answered("CopyObjectResult", [modified, Field("ETag", stored.etag), *sums])
+    return answered(
+        "CopyObjectResult", [modified, Field("ETag", stored.etag), *sum_fields(stored.sums)]
+    )
 
 
 # -- tags ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from paxosblock.base.units import GIB, MIB
 from paxosblock.gateway.s3.aws_chunked import ChunkedBody
-from paxosblock.gateway.s3.object_sums import BodySums
+from paxosblock.gateway.s3.object_sums import CONTENT_MD5, BodySums
 from paxosblock.gateway.s3.s3_call import S3Call
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, too_large
 from paxosblock.gateway.s3.s3_xml import NoXmlError, parsed
@@ -89,8 +89,12 @@ def _incomplete() -> S3Error:
     return S3Error(S3Code.INCOMPLETE_BODY, words)
 
 
-async def body_of(call: S3Call) -> bytes:
-    """Return the body of a request that is a document, or nothing. Raises as `checked_body`."""
+async def body_of(call: S3Call, *, sums_are_its: bool = True) -> bytes:
+    """Return the body of a request that is a document, or nothing. Raises as `checked_body`.
+
+    Args:
+        sums_are_its: the checksums in the headers, beside an MD5, are those of the document.
+    """
     if not call.exchange.has_body and call.signed.digest in ("", NOTHING):
         return b""
     length = announced_length(call)
@@ -98,15 +102,16 @@ async def body_of(call: S3Call) -> bytes:
         words = f"The XML you provided has more than {DOCUMENT_BYTES_MAX} bytes"
         raise S3Error(S3Code.ENTITY_TOO_LARGE, words)
     await call.hold(2 * length)
-    sums = BodySums.of_headers(call.headers)
+    its = {CONTENT_MD5: at} if (at := call.headers.get(CONTENT_MD5)) is not None else {}
+    sums = BodySums.of_headers(call.headers if sums_are_its else its)
     return b"".join([bytes(piece) async for piece in checked_body(call, sums, length)])
 
 
-async def document_of(call: S3Call, name: str) -> ElementTree.Element:
+async def document_of(call: S3Call, name: str, *, sums_are_its: bool = True) -> ElementTree.Element:
     """Return the document that comes with a request, whose root is called `name`. Raises
     S3Error."""
     try:
-        return parsed(await body_of(call), name)
+        return parsed(await body_of(call, sums_are_its=sums_are_its), name)
     except NoXmlError:
         raise malformed_xml() from None
 

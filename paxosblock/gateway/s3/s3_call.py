@@ -137,6 +137,12 @@ def answered(name: str, fields: list[Field], status: int = 200) -> Answer:
     return Answer(status, document(name, fields), {"Content-Type": XML})
 
 
+def words_of(headers: Mapping[str, str], name: str) -> list[str]:
+    """Return the words of a header that is a list, however often it came."""
+    came = (value for each, value in headers.items() if each.lower() == name)
+    return [word.strip() for value in came for word in value.split(",")]
+
+
 def is_bucket_name(text: str) -> bool:
     """True if a bucket can be called so."""
     ends = f"{text[:1]}{text[-1:]}"

@@ -89,6 +89,7 @@ LACKING_HEADERS: Final = (
     "x-amz-grant-read-acp",
     "x-amz-grant-write",
     "x-amz-grant-write-acp",
+    "x-amz-if-match-initiated-time",
     "x-amz-if-match-last-modified-time",
     "x-amz-if-match-size",
     "x-amz-mfa",

@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import itertools
 import re
+import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -56,11 +57,14 @@ from paxosblock.gateway.s3.object_facts import (
     state_of,
     state_tag,
     stored_of,
+    sum_fields,
     sum_headers,
     xml_time,
 )
 from paxosblock.gateway.s3.object_reads import ByteRange, found_object, range_of
 from paxosblock.gateway.s3.object_sums import (
+    SUM_ALGORITHM,
+    SUM_TYPE,
     BodySums,
     SumKind,
     joined_crc,
@@ -90,6 +94,7 @@ from paxosblock.gateway.upload import fill
 
 UPLOAD_TTL_S: Final = 7 * 24 * 3600.0
 """Seconds after its last part at which an upload that was not completed is deleted."""
+OBJECT_SIZE: Final = "x-amz-mp-object-size"
 PARTS_MAX: Final = 10_000
 PART_BYTES_MIN: Final = 5 * MIB
 """Least bytes of each part but the last, as in S3."""
@@ -181,7 +186,11 @@ async def _found(call: S3Call, upload_id: str) -> PartsUpload:
 async def upload_of(call: S3Call) -> PartsUpload:
     """Return the upload that a request names. Raises S3Error if it is none of this key."""
     checked_key(call.key)
-    upload = await _found(call, call.parameter("uploadId"))
+    try:
+        upload = await _found(call, call.parameter("uploadId"))
+    except S3Error:
+        await call.bucket_status()
+        raise
     if (upload.begun.bucket, upload.begun.key) != (call.bucket, call.key):
         raise _no_such_upload()
     return upload
@@ -200,7 +209,9 @@ async def create_multipart_upload(call: S3Call) -> Answer:
     facts = facts_of_headers(call.headers)
     kind, whole = _sum_asked(call)
     making = await Making.begin(call)
-    upload_id = f"{making.bucket.file_id:012x}-{uuid.uuid4().hex}"
+    # In the order of ids are those of one key in that of their beginnings.
+    begun_us = time.time_ns() // 1000
+    upload_id = f"{making.bucket.file_id:012x}-{begun_us:014x}{uuid.uuid4().hex[14:]}"
     word = kind.word if kind is not None else ""
     tags = tags_of_headers(call.headers)
     begun = _UploadNote(call.bucket, call.key, facts, word, tags, whole)
@@ -214,22 +225,26 @@ async def create_multipart_upload(call: S3Call) -> Answer:
     ]
     answer = answered("InitiateMultipartUploadResult", fields)
     if kind is not None:
-        answer.headers["x-amz-checksum-algorithm"] = word
-        answer.headers["x-amz-checksum-type"] = "FULL_OBJECT" if whole else "COMPOSITE"
+        answer.headers[SUM_ALGORITHM] = word
+        answer.headers[SUM_TYPE] = "FULL_OBJECT" if whole else "COMPOSITE"
     return answer
 
 
 def _sum_asked(call: S3Call) -> tuple[SumKind | None, bool]:
     """Return the checksum that the object will have, and if it is that of all its bytes."""
-    word = call.headers.get("x-amz-checksum-algorithm", "")
-    how = call.headers.get("x-amz-checksum-type", "").upper()
+    word = call.headers.get(SUM_ALGORITHM, "")
+    how = call.headers.get(SUM_TYPE, "").upper()
     if not word:
+        if how:
+            words = f"The {SUM_TYPE} header can only be used with the {SUM_ALGORITHM} header."
+            raise S3Error(S3Code.INVALID_REQUEST, words)
         return None, False
     kind = sum_kind(word)
     BodySums().compute(kind)  # it is refused now if a part would be
     usual = "FULL_OBJECT" if kind is SumKind.CRC64NVME else "COMPOSITE"
     if how not in ("", "FULL_OBJECT", "COMPOSITE"):
-        raise invalid_argument("x-amz-checksum-type is FULL_OBJECT or COMPOSITE")
+        words = f"Value for {SUM_TYPE} header is invalid."
+        raise S3Error(S3Code.INVALID_REQUEST, words)
     whole = (how or usual) == "FULL_OBJECT"
     if whole != kind.is_crc and (whole or kind is SumKind.CRC64NVME):
         words = f"The {how} checksum type cannot be used with the {kind.word} checksum algorithm."
@@ -263,6 +278,12 @@ async def _store_part(  # noqa: PLR0917 - the parts of a part
     sums: BodySums,
 ) -> FileStatus:
     if upload.kind is not None:
+        if told := sums.kinds - {upload.kind}:
+            words = (
+                f"Checksum Type mismatch occurred, expected checksum Type: {upload.kind.word}, "
+                f"actual checksum Type: {told.pop().word}"
+            )
+            raise S3Error(S3Code.INVALID_REQUEST, words)
         sums.compute(upload.kind)
     await call.hold_to_write(length)
     hidden = f"{upload.directory}/{uuid.uuid4().hex}"
@@ -299,12 +320,19 @@ async def upload_part_copy(call: S3Call) -> Answer:
     size = found.status.size
     asked = call.headers.get(f"{OF_SOURCE}range", "")
     wanted = range_of(asked, size)
-    if asked and (wanted is None or wanted.start + wanted.length > size):
+    if asked and wanted is None:
         raise invalid_argument("The x-amz-copy-source-range value must be bytes=first-last")
-    piece = wanted or ByteRange(0, size)
+    piece, sums = wanted or ByteRange(0, size), BodySums()
+    if asked and not asked.endswith(f"-{piece.start + piece.length - 1}"):
+        words = f"Range specified is not valid for source object of size: {size}"
+        raise invalid_argument(words)
     async with bytes_of_source(call, found, piece) as body:
-        status = await _store_part(call, upload, number, body, piece.length, BodySums())
-    fields = [Field("LastModified", xml_time(status.modified_s)), Field("ETag", etag_of(status))]
+        status = await _store_part(call, upload, number, sums.of_all(body), piece.length, sums)
+    fields = [
+        Field("LastModified", xml_time(status.modified_s)),
+        Field("ETag", etag_of(status)),
+        *(Field(f"Checksum{name}", value) for name, value in sums.known.items()),
+    ]
     return answered("CopyPartResult", fields)
 
 
@@ -396,6 +424,7 @@ async def _make(making: Making, upload: PartsUpload, joining: _Joining) -> Answe
     """Join the parts that are left, and give the file the name of the object."""
     head, left = joining.head, joining.left
     size = head.size + sum(part.size for part in left)
+    _check_whole(making.call, upload, size)
     sums = joining.note.sums
     facts = replaced(
         upload.begun.facts, file_id=head.file_id, sums=sums, size=size, upload=upload.id
@@ -413,8 +442,20 @@ async def _make(making: Making, upload: PartsUpload, joining: _Joining) -> Answe
     return _completed(making.call, state_tag(head.file_id, 0, size), sums)
 
 
+def _check_whole(call: S3Call, upload: PartsUpload, size: int) -> None:
+    """Compare the object with what the program says of it."""
+    if (said := call.headers.get(OBJECT_SIZE)) is not None and said != str(size):
+        words = f"The provided {OBJECT_SIZE} header does not match the size of the object: {size}"
+        raise S3Error(S3Code.INVALID_REQUEST, words)
+    how = "FULL_OBJECT" if upload.begun.whole_sum else "COMPOSITE"
+    if upload.kind is not None and call.headers.get(SUM_TYPE, how).upper() != how:
+        words = f"The upload was created with the {how} checksum mode, and is completed as another"
+        raise S3Error(S3Code.INVALID_REQUEST, words)
+
+
 async def _named_parts(call: S3Call) -> list[_NamedPart]:
-    document = await document_of(call, "CompleteMultipartUpload")
+    # The checksum in its headers is that of the object.
+    document = await document_of(call, "CompleteMultipartUpload", sums_are_its=False)
     found = []
     for each in document.findall("Part"):
         number, etag = text_in(each, "PartNumber").strip(), text_in(each, "ETag").strip()
@@ -545,7 +586,7 @@ def _completed(call: S3Call, etag: str, sums: dict[str, str]) -> Answer:
             Field("Bucket", call.bucket),
             Field("Key", call.key),
             Field("ETag", etag),
-            *(Field(f"Checksum{name}", value) for name, value in sums.items()),
+            *sum_fields(sums),
         ],
     )
 
@@ -601,7 +642,7 @@ async def list_parts(call: S3Call) -> Answer:
 
 @s3_operation("ListMultipartUploads", "GET", Level.BUCKET, "uploads")
 async def list_multipart_uploads(call: S3Call) -> Answer:
-    """Show the uploads of the user that go on, by key and id."""
+    """Show the uploads of the user that go on, by key and the time of their beginning."""
     if call.parameter("delimiter"):
         raise not_implemented("delimiter of ListMultipartUploads")
     bucket = await call.bucket_status()
