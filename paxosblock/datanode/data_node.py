@@ -41,6 +41,7 @@ from paxosblock.datanode.replica_reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.served_stream import ServedStream
+from paxosblock.datanode.store.disk_format import SHIPPED, SmallLimits
 from paxosblock.datanode.store.identity import read_identity
 from paxosblock.datanode.stream_rights import StreamRights, admit_call
 from paxosblock.datanode.transfer import Transfer
@@ -445,11 +446,13 @@ def open_volumes(
     *,
     upgrade: bool = False,
     hung: Sequence[LostVolume] = (),
+    limits: SmallLimits = SHIPPED,
 ) -> tuple[list[Volume], list[LostVolume]]:
     """Open all folders or none, except that a volume whose disk is broken or `hung`, or whose
     identity is damaged, is left out while another one works.
 
-    With `upgrade` each gets a snapshot unless it has one. Raises as `open_volume`.
+    With `upgrade` each gets a snapshot unless it has one. The logs of small replicas have these
+    `limits`. Raises as `open_volume`.
     """
     answering = [folder for folder in folders if folder not in {each.folder for each in hung}]
     check_volumes(disk, answering)
@@ -461,7 +464,13 @@ def open_volumes(
             try:
                 volumes.append(
                     open_volume(
-                        disk, folder, node, boot=boot, sync_threads=threads, upgrade=upgrade
+                        disk,
+                        folder,
+                        node,
+                        boot=boot,
+                        sync_threads=threads,
+                        upgrade=upgrade,
+                        limits=limits,
                     )
                 )
             except (StorageError, CorruptionError) as error:

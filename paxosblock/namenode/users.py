@@ -56,8 +56,12 @@ class Users:
         config: NameNodeConfig,
         clock_s: Callable[[], float],
         groups_of: Callable[[str], tuple[str, ...]] = groups_of_system,
+        *,
+        answer_s: float = ANSWER_S,
     ) -> None:
-        """`superuser` started this NameNode; `groups_of` asks the system, and may take long."""
+        """`superuser` started this NameNode; `groups_of` asks the system, and may take long. A
+        caller waits for `answer_s` seconds for it."""
+        self.answer_s = answer_s
         self.superuser = superuser
         self._config = config
         self._table = dict(config.groups)
@@ -114,11 +118,11 @@ class Users:
                 )
             asked = self._asked[user] = asyncio.get_running_loop().create_future()
             threading.Thread(target=self._ask, args=(user, asked), daemon=True).start()
-        await asyncio.wait((asked,), timeout=ANSWER_S)
+        await asyncio.wait((asked,), timeout=self.answer_s)
         if not asked.done():
             raise NotReadyError(
                 f"the groups of {user} are not known yet: this NameNode's system has not told them"
-                f" for {ANSWER_S:g} s"
+                f" for {self.answer_s:g} s"
             )
         return asked.result()
 

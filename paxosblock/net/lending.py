@@ -29,7 +29,6 @@ from paxosblock.errors import UnavailableError
 
 TICKET_BYTES: Final = 16
 OFFERED_S: Final = 5.0
-"""Seconds that an offer waits for the one who shows its ticket."""
 OFFERED_MAX: Final = 64
 """Offers that wait; the oldest one goes for another."""
 CALLERS_MAX: Final = 64
@@ -51,14 +50,16 @@ class LendingDoor:
     _loop: asyncio.AbstractEventLoop
     _sock: socket.socket
     _name: str
+    _offered_s: float
     _callers: dict[socket.socket, asyncio.TimerHandle] = field(default_factory=dict)
     _offered: OrderedDict[bytes, tuple[int, asyncio.TimerHandle]] = field(
         default_factory=OrderedDict
     )
 
     @classmethod
-    def open(cls) -> LendingDoor:
-        """Listen at a name that no program can guess.
+    def open(cls, offered_s: float = OFFERED_S) -> LendingDoor:
+        """Listen at a name that no program can guess. An offer waits for `offered_s` seconds for
+        the one who shows its ticket, and a caller for as long.
 
         Raises OSError where the system has no such sockets, or no descriptor for one.
         """
@@ -70,7 +71,7 @@ class LendingDoor:
         except OSError:
             sock.close()
             raise
-        door = cls(asyncio.get_running_loop(), sock, name)
+        door = cls(asyncio.get_running_loop(), sock, name, offered_s)
         door._listen()
         return door
 
@@ -78,7 +79,7 @@ class LendingDoor:
         """Keep `file`, a descriptor that is this object's from now on, for who shows the ticket."""
         about = os.fstat(file)
         ticket = secrets.token_bytes(TICKET_BYTES)
-        late = self._loop.call_later(OFFERED_S, self._withdraw, ticket)
+        late = self._loop.call_later(self._offered_s, self._withdraw, ticket)
         self._offered[ticket] = file, late
         if len(self._offered) > OFFERED_MAX:
             self._withdraw(next(iter(self._offered)))
@@ -116,7 +117,7 @@ class LendingDoor:
             sock.close()
             return
         sock.setblocking(False)
-        self._callers[sock] = self._loop.call_later(OFFERED_S, self._drop, sock)
+        self._callers[sock] = self._loop.call_later(self._offered_s, self._drop, sock)
         self._loop.add_reader(sock, self._came, sock)
 
     def _came(self, caller: socket.socket) -> None:

@@ -16,8 +16,8 @@ from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.data_node import open_volumes
 from paxosblock.datanode.replica_reads import Reader
-from paxosblock.datanode.store import small_log, small_replicas
 from paxosblock.datanode.store.chunk_records import check_records
+from paxosblock.datanode.store.disk_format import SmallLimits
 from paxosblock.datanode.volumes.first_reads import read_all
 from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.errors import PaxosBlockError
@@ -56,10 +56,11 @@ from tests.datanode.any_request import HOLDS, AnyRequest, DecidedHolder, sent
 from tests.datanode.node import WINDOW, Node, Notes, chunk, finalization, frame, name
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.lives.cluster import DATANODE_CONFIG
-from tests.lives.world import World, changed, new_world
+from tests.lives.world import World, new_world
 from tests.raft.virtual_time import Host
 
 FOLDERS: Final = Path("/crash/v0"), Path("/crash/v1")
+LIMITS: Final = SmallLimits(segment_bytes=600, worth_bytes=1, moved_bytes=500)
 PROCESSES: Final = 24
 BLOCKS: Final = 12
 CONVERSATIONS: Final = 6
@@ -80,12 +81,7 @@ class Outcome:
 
 def live(seed: int) -> Outcome:
     """Return what happened in the life of one seed."""
-    small = (
-        (small_log, "SEGMENT_BYTES", 600),
-        (small_replicas, "WORTH_BYTES", 1),
-        (small_replicas, "MOVED_BYTES", 500),
-    )
-    with new_world(seed) as world, changed(small):
+    with new_world(seed) as world:
         life = Life(seed, world)
         world.loop.run_until_complete(life.run())
         return Outcome(tuple(world.mistakes), life.counts, tuple(world.trace))
@@ -157,7 +153,9 @@ class Life:
     async def _serve(self) -> None:
         try:
             boot = f"boot-{self._boots}"
-            opened, _ = open_volumes(self.disk, FOLDERS, "dn0", DATANODE_CONFIG, boot)
+            opened, _ = open_volumes(
+                self.disk, FOLDERS, "dn0", DATANODE_CONFIG, boot, limits=LIMITS
+            )
             notes, holder = Notes(), DecidedHolder()
             acceptor = Acceptor(opened, holder, notes)
             await acceptor.load(30.0)

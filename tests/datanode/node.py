@@ -14,7 +14,7 @@ from paxosblock.api.datanode import Control, Envelope, StorageAddress
 from paxosblock.base.checksum import crc32c
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.replica_reads import Reader
-from paxosblock.datanode.store.disk_format import FetchedChunks
+from paxosblock.datanode.store.disk_format import SHIPPED, FetchedChunks, SmallLimits
 from paxosblock.datanode.volumes.first_reads import read_all
 from paxosblock.datanode.volumes.group_commit import GroupCommit
 from paxosblock.datanode.volumes.volume import Volume, open_volume
@@ -257,6 +257,7 @@ async def running(
     max_read_bytes: int = 1 << 20,
     upgrade: bool = False,
     unread: bool = False,
+    limits: SmallLimits = SHIPPED,
 ) -> AsyncIterator[Node]:
     """A node on these folders. Leaving it syncs nothing: it is like the end of a process.
 
@@ -264,7 +265,9 @@ async def running(
     """
     disk = disk or OsDisk()
     volumes = [
-        open_volume(disk, folder, "node-1", boot=boot, sync_threads=2, upgrade=upgrade)
+        open_volume(
+            disk, folder, "node-1", boot=boot, sync_threads=2, upgrade=upgrade, limits=limits
+        )
         for folder in folders
     ]
     notes, holder = Notes(), holder or Holder()

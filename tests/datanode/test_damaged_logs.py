@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
-from paxosblock.datanode.store import small_log
+from paxosblock.datanode.store.disk_format import SmallLimits
 from paxosblock.datanode.store.small_records import RecordKind, small_records
 from paxosblock.journal.segment import RECORD_BYTES, SegmentBounds, read_records
 from paxosblock.net.calls import control
@@ -27,13 +27,11 @@ async def put(node: Node, block: BlockId) -> None:
     assert isinstance(await node.send(frame(0, block=block)), Vote)
 
 
-async def two_segments(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+async def two_segments(folder: Path) -> Path:
     """A volume with an open replica in the first segment, another in the second; the first."""
-    with monkeypatch.context() as short:
-        short.setattr(small_log, "SEGMENT_BYTES", 300)
-        async with running(folder) as node:
-            await put(node, OPEN)
-            await put(node, OTHER)
+    async with running(folder, limits=SmallLimits(segment_bytes=300)) as node:
+        await put(node, OPEN)
+        await put(node, OTHER)
     assert (folder / "small" / "log_2").exists()
     return folder / "small" / "log_1"
 
@@ -49,10 +47,8 @@ def damage_chunk(path: Path) -> None:
     flip(path, path.read_bytes().index(chunk(0)) + 50)
 
 
-async def test_a_damaged_chunk_of_an_open_replica_costs_this_replica_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    damage_chunk(await two_segments(tmp_path, monkeypatch))
+async def test_a_damaged_chunk_of_an_open_replica_costs_this_replica_alone(tmp_path: Path) -> None:
+    damage_chunk(await two_segments(tmp_path))
     async with running(tmp_path) as node:
         assert node.volumes[0].failed == ""
         assert refusal(await node.ask(Read(OPEN))) is Reason.CORRUPT
@@ -68,12 +64,12 @@ async def test_a_damaged_chunk_of_an_open_replica_costs_this_replica_alone(
 
 @pytest.mark.parametrize("at", range(0, RECORD_BYTES, 3))
 async def test_a_bit_in_the_head_of_a_record_costs_nothing_when_the_replica_moves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+    tmp_path: Path, at: int
 ) -> None:
     """A start mends the heads as it reads them; a later reader of a record does so, too."""
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 600)
+    limits = SmallLimits(segment_bytes=600)
     blocks = OPEN, OTHER
-    async with running(tmp_path) as node:
+    async with running(tmp_path, limits=limits) as node:
         for block in blocks:
             await put(node, block)
             assert isinstance(await node.finalize(1, [name(0)], block=block), Finalized)
@@ -83,7 +79,7 @@ async def test_a_bit_in_the_head_of_a_record_costs_nothing_when_the_replica_move
     heads = [each.offset for each in read_records("log_1", data, bounds) if each.key == OPEN]
     for head in heads:
         flip(path, head + at)
-    async with running(tmp_path) as node:
+    async with running(tmp_path, limits=limits) as node:
         for block in blocks:
             assert isinstance(await node.finalize(2, [name(0)], block=block), Finalized)
             assert isinstance(await node.ask(Read(block)), ReadReply)
@@ -108,11 +104,9 @@ async def test_an_error_that_nobody_foresaw_costs_one_volume(tmp_path: Path) -> 
         assert isinstance(await node.ask(Read(OTHER), node.volumes[1].storage), ReadReply)
 
 
-async def test_a_process_starts_with_flipped_bits_in_head_and_chunk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_starts_with_flipped_bits_in_head_and_chunk(tmp_path: Path) -> None:
     folder = tmp_path / "node-1"
-    path = await two_segments(folder / "volume-0", monkeypatch)
+    path = await two_segments(folder / "volume-0")
     damage_chunk(path)
     flip(path, 20)
     with datanode(folder) as process:

@@ -19,9 +19,8 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import CreateAndWrite
-from paxosblock.datanode.store import small_log, small_replicas
 from paxosblock.datanode.store.chunk_records import check_records
-from paxosblock.datanode.store.disk_format import Loaded, Stored
+from paxosblock.datanode.store.disk_format import Loaded, SmallLimits, Stored
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.store.layout import ReplicaFiles
@@ -58,6 +57,9 @@ from tests.waiting import wait_until_async
 FOLDER = Path("/volume")
 OTHER = BlockId(8)
 STATES_PER_POINT = 60
+SHORT_SEGMENTS = SmallLimits(segment_bytes=200, worth_bytes=1, worth_share=0)
+"""Each control step begins another segment of the log of small replicas, and what does not count
+in one is room worth to be won back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +357,8 @@ async def small_deleted_beside_a_sync(scenario: Scenario) -> None:
     await scenario.does(node.finalize(1, [name(0)]))
     store, ends = volume.store, list[Callable[[], None]]()
     assert isinstance(store, FileStore)
-    with ThreadPoolExecutor(1) as threads, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(small_log, "SEGMENT_BYTES", 4096)
+    with ThreadPoolExecutor(1) as threads:
+        store.small.log.limits = SmallLimits(4096, worth_bytes=1, worth_share=0)
         volume.commit = GroupCommit(threads, 1, SimulatedSyncs(scenario.disk, ends.append))
         creating = asyncio.ensure_future(node.create(OTHER, small=True))
         await wait_until_async(lambda: bool(ends))
@@ -590,18 +592,9 @@ def _truths(disk: SimulatedDisk) -> Iterator[tuple[Moment, Truth]]:
         yield moment, Truth(claim, issued)
 
 
-@pytest.fixture(autouse=True)
-def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each control step begins another segment of the log of small replicas, and what does not
-    count in one is room worth to be won back."""
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 200)
-    monkeypatch.setattr(small_replicas, "WORTH_BYTES", 1)
-    monkeypatch.setattr(small_replicas, "WORTH_SHARE", 0)
-
-
 async def _record(scenario: Callable[[Scenario], Awaitable[None]]) -> SimulatedDisk:
     disk = SimulatedDisk(records=True)
-    async with running(FOLDER, disk=disk, holder=Holder()) as node:
+    async with running(FOLDER, disk=disk, holder=Holder(), limits=SHORT_SEGMENTS) as node:
         await scenario(Scenario(node, disk))
     return disk
 
@@ -652,7 +645,7 @@ async def test_a_power_cut_takes_nothing_that_a_restarted_process_told(
     answers, different = 0, Different()
     for seed, (moment, truth) in share(enumerate(_truths(disk)), every):
         again = SimulatedDisk.when_killed_at(moment)
-        async with running(FOLDER, disk=again, holder=Holder()) as node:
+        async with running(FOLDER, disk=again, holder=Holder(), limits=SHORT_SEGMENTS) as node:
             begun = len(again.history)
             await node.ask(Read(BLOCK, sync=True))
             found = node.acceptor.find(BLOCK, node.storage)
@@ -675,13 +668,13 @@ async def test_what_is_left_in_the_other_folder_is_as_gone_as_the_replica_that_i
     dead: bool, again: bool
 ) -> None:
     disk = SimulatedDisk(records=True)
-    async with running(FOLDER, disk=disk, holder=Holder()) as node:
+    async with running(FOLDER, disk=disk, holder=Holder(), limits=SHORT_SEGMENTS) as node:
         await node.create()
         await node.write(2)
         await node.finalize(1, [name(0), name(1)])
         deleted = None if again else await _delete(node, disk, dead=dead)
     if deleted is None:
-        async with running(FOLDER, disk=disk, holder=Holder()) as node:
+        async with running(FOLDER, disk=disk, holder=Holder(), limits=SHORT_SEGMENTS) as node:
             deleted = await _delete(node, disk, dead=dead)
     for files in deleted.states(STATES_PER_POINT, 1):
         assert load_all(FileStore(SimulatedDisk(files), FOLDER, "boot-2")) == []

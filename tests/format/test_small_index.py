@@ -6,13 +6,14 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paxosblock.datanode.store import small_log, small_replicas
+from paxosblock.datanode.store.disk_format import SmallLimits
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.volumes.volume_snapshot import roll_back
 from paxosblock.errors import StorageError
@@ -31,15 +32,13 @@ SMALL = FOLDER / "small"
 BLOCKS = tuple(BlockId(number) for number in range(1, 9))
 
 
-@pytest.fixture(autouse=True)
-def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 1000)
+SHORT_SEGMENTS = SmallLimits(segment_bytes=1000)
 
 
 @asynccontextmanager
-async def tidied(disk: SimulatedDisk) -> AsyncIterator[Node]:
+async def tidied(disk: SimulatedDisk, limits: SmallLimits = SHORT_SEGMENTS) -> AsyncIterator[Node]:
     """A node whose whole segments all have indexes in the end."""
-    async with running(FOLDER, disk=disk) as node:
+    async with running(FOLDER, disk=disk, limits=limits) as node:
         yield node
         for _ in range(20):
             await node.volumes[0].run(node.volumes[0].store.tidy)
@@ -133,7 +132,7 @@ async def test_an_index_of_other_segments_is_not_believed() -> None:
             await put(node, block)
     left = indexes(disk.files())
     roll_back(disk.next_process(), [FOLDER])
-    async with running(FOLDER, disk=disk.next_process()) as node:
+    async with running(FOLDER, disk=disk.next_process(), limits=SHORT_SEGMENTS) as node:
         await node.volumes[0].be_taken_in()
         for block in BLOCKS[4:7]:
             await put(node, block)
@@ -144,7 +143,7 @@ async def test_an_index_of_other_segments_is_not_believed() -> None:
 
 @asynccontextmanager
 async def tidied_upgraded(disk: SimulatedDisk) -> AsyncIterator[Node]:
-    async with running(FOLDER, disk=disk, upgrade=True) as node:
+    async with running(FOLDER, disk=disk, upgrade=True, limits=SHORT_SEGMENTS) as node:
         await node.volumes[0].be_taken_in()
         yield node
         for _ in range(10):
@@ -162,10 +161,9 @@ async def test_an_index_that_finds_no_room_is_made_at_the_next_start() -> None:
     assert indexes(disk.files())
 
 
-async def test_a_removed_segment_takes_its_index_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_replicas, "WORTH_BYTES", 1)
+async def test_a_removed_segment_takes_its_index_with_it() -> None:
     disk = SimulatedDisk()
-    async with tidied(disk) as node:
+    async with tidied(disk, replace(SHORT_SEGMENTS, worth_bytes=1)) as node:
         for block in BLOCKS:
             await put(node, block)
         for block in BLOCKS[:-1]:
@@ -215,7 +213,7 @@ def test_what_is_found_is_what_was_written_with_some_indexes_and_without(
 ) -> None:
     async def run() -> None:
         disk = SimulatedDisk()
-        async with running(FOLDER, disk=disk) as node:
+        async with running(FOLDER, disk=disk, limits=SHORT_SEGMENTS) as node:
             taken = Steps(node)
             for number, what in steps:
                 await taken.take(number, what)

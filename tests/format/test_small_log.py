@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paxosblock.base.checksum import crc32c
-from paxosblock.datanode.store import small_log, small_replicas
+from paxosblock.datanode.store.disk_format import SHIPPED, SmallLimits
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import read_identity
 from paxosblock.datanode.store.small_log import SmallLog
@@ -50,10 +50,10 @@ async def put(node: Node, block: BlockId, *, finalized: bool = True) -> None:
         assert isinstance(await node.finalize(1, [named], block=block), Finalized)
 
 
-async def written(*blocks: BlockId, marked: bool = False) -> Files:
+async def written(*blocks: BlockId, marked: bool = False, limits: SmallLimits = SHIPPED) -> Files:
     """The files of a volume with these small replicas."""
     disk = SimulatedDisk()
-    async with running(FOLDER, disk=disk) as node:
+    async with running(FOLDER, disk=disk, limits=limits) as node:
         for block in blocks:
             await put(node, block)
         if marked:
@@ -160,19 +160,16 @@ def test_a_log_of_the_format_before_is_refused_and_nothing_is_changed(with_mark:
     assert disk.files() == files
 
 
-async def test_without_a_mark_a_segment_that_is_missing_fails_the_volume(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 200)
-    files = await written(*BLOCKS)
+async def test_without_a_mark_a_segment_that_is_missing_fails_the_volume() -> None:
+    files = await written(*BLOCKS, limits=SmallLimits(segment_bytes=200))
     del files[SEGMENT.with_name("log_2")], files[SEGMENT.with_name("durable")]
     with pytest.raises(StorageError, match="log_2 is missing"):
         FileStore(SimulatedDisk(files), FOLDER, "boot-2").load()
 
 
-async def test_a_chunk_whose_segment_is_gone_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 300)  # CREATED and CHUNK, then FINALIZED
-    files = await written(BLOCKS[0])
+async def test_a_chunk_whose_segment_is_gone_is_damage() -> None:
+    # CREATED and CHUNK, then FINALIZED in the second segment.
+    files = await written(BLOCKS[0], limits=SmallLimits(segment_bytes=300))
     del files[SEGMENT]
     assert found(files, "boot-2") == {BLOCKS[0]: None}
 
@@ -255,7 +252,9 @@ async def test_votes_do_not_wait_for_a_disk_that_hangs_while_a_segment_begins(
     async with running(FOLDER, disk=disk) as node:
         for block in BLOCKS:
             await node.create(block, Durability.MEMORY, small=True)
-        monkeypatch.setattr(small_log, "SEGMENT_BYTES", 1)
+        store = node.volumes[0].store
+        assert isinstance(store, FileStore)
+        store.small.log.limits = SmallLimits(segment_bytes=1)
 
         async def vote(block: BlockId) -> None:
             assert isinstance(await node.send(frame(0, chunk(0, salt=block), block=block)), Vote)
@@ -282,10 +281,9 @@ def test_a_segment_that_was_removed_is_read_to_the_end_and_then_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = SimulatedDisk()
-    log = SmallLog(disk, SEGMENT.parent, "boot-1")
+    log = SmallLog(disk, SEGMENT.parent, "boot-1", SmallLimits(segment_bytes=1))
     log.begin_segment()
     at = log.records.append(RecordKind.CHUNK, BLOCK, b"bytes")
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 1)
     log.begin_segment()
 
     def read_while_it_goes(file: FileHandle, size_bytes: int, offset: int) -> bytes:
@@ -308,11 +306,9 @@ def test_a_segment_that_was_removed_is_read_to_the_end_and_then_closed(
 
 
 @asynccontextmanager
-async def short(monkeypatch: pytest.MonkeyPatch, disk: SimulatedDisk) -> AsyncIterator[Node]:
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 2000)
-    monkeypatch.setattr(small_replicas, "WORTH_BYTES", 1)
-    monkeypatch.setattr(small_replicas, "MOVED_BYTES", 500)
-    async with running(FOLDER, disk=disk) as node:
+async def short(disk: SimulatedDisk) -> AsyncIterator[Node]:
+    limits = SmallLimits(segment_bytes=2000, worth_bytes=1, moved_bytes=500)
+    async with running(FOLDER, disk=disk, limits=limits) as node:
         yield node
 
 
@@ -321,7 +317,7 @@ async def test_room_of_deleted_replicas_is_won_back_and_what_lives_stays(
 ) -> None:
     disk = SimulatedDisk()
     kept = {BlockId(number): chunk(0, salt=number) for number in range(0, 60, 10)}
-    async with short(monkeypatch, disk) as node:
+    async with short(disk) as node:
         volume = node.volumes[0]
         for number in range(60):
             await put(node, BlockId(number))
@@ -349,7 +345,7 @@ async def test_damage_met_while_room_is_won_back_is_not_copied_as_sound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = SimulatedDisk()
-    async with short(monkeypatch, disk) as node:
+    async with short(disk) as node:
         volume = node.volumes[0]
         for number in range(40):
             await put(node, BlockId(number))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.store import small_log, small_replicas
-from paxosblock.datanode.store.disk_format import Forgot
+from paxosblock.datanode.store.disk_format import Forgot, SmallLimits
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import read_identity
 from paxosblock.datanode.store.small_log import SmallLog
@@ -130,11 +129,8 @@ def test_a_log_without_its_segments_is_noticed() -> None:
     assert forgot_in(files) == Forgot(BLOCKS[-1], 0)
 
 
-async def test_a_log_without_a_segment_in_the_middle_is_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 200)
-    files = await written(*BLOCKS)
+async def test_a_log_without_a_segment_in_the_middle_is_noticed() -> None:
+    files = await written(*BLOCKS, limits=SmallLimits(segment_bytes=200))
     del files[SEGMENT.with_name("log_3")]
     assert forgot_in(files) == Forgot(BLOCKS[-1], 3)
 
@@ -187,19 +183,18 @@ async def test_room_that_is_won_back_brings_nothing_back_that_may_be_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The records of a replica that is in doubt are no copy of it in a later segment."""
-    monkeypatch.setattr(small_replicas, "WORTH_BYTES", 1)
-    monkeypatch.setattr(small_replicas, "WORTH_SHARE", 0)
+    limits = SmallLimits(worth_bytes=1, worth_share=0)
     data = WRITTEN[SEGMENT]
     at = heads(data)
     disk = SimulatedDisk(WRITTEN | {SEGMENT: flipped(data, at[5] + 9)[: at[7]]})
-    async with running(FOLDER, disk=disk) as node:
+    async with running(FOLDER, disk=disk, limits=limits) as node:
         await put(node, NEW)
         for _ in range(5):
             await node.volumes[0].run(node.volumes[0].store.tidy)
         assert SEGMENT not in disk.files()
     files = disk.files()
     assert found(files, "boot-1") == {BLOCKS[0]: WHOLE[BLOCKS[0]], NEW: chunk(0, salt=99)}
-    async with running(FOLDER, disk=disk.next_process()) as node:
+    async with running(FOLDER, disk=disk.next_process(), limits=limits) as node:
         for block in BLOCKS[1:]:
             assert refusal(await node.next_gs(1, block=block)) is Reason.CORRUPT
 
@@ -224,9 +219,8 @@ def test_a_head_damaged_beyond_mending_costs_only_what_it_is_about(boot: str) ->
 async def test_a_damaged_head_in_a_segment_without_an_index_costs_only_what_it_is_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 600)
     disk = SimulatedDisk()
-    async with running(FOLDER, disk=disk) as node:
+    async with running(FOLDER, disk=disk, limits=SmallLimits(segment_bytes=600)) as node:
         for block in BLOCKS:
             await put(node, block)
     files = {path: data for path, data in disk.files().items() if path.suffix != ".index"}

@@ -18,6 +18,7 @@ from paxosblock.api.datanode import (
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.data_node import DataNode, open_volumes
+from paxosblock.datanode.store.disk_format import SmallLimits
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.name_node import NameNode
 from paxosblock.net.calls.call_server import RpcRouter
@@ -31,6 +32,8 @@ from tests.raft.virtual_time import Host
 VOLUMES: Final = 2
 CHUNK_BYTES: Final = 64
 BLOCK_BYTES: Final = 512
+LIMITS: Final = SmallLimits(segment_bytes=1 << 12)
+"""Blocks are small here: the log of small replicas has several segments."""
 
 GROUPS: Final = (("ann", ("dev",)), ("bob", ("dev", "ops")), ("cy", ()))
 """Users beside the one who runs the nodes, and their groups."""
@@ -181,7 +184,9 @@ class Cluster:
             self._datanode_config, rack=machine.rack, scrub_period_s=machine.scrub_period_s
         )
         try:
-            opened = open_volumes(machine.disk, folders, name, config, boot, upgrade=upgrade)
+            opened = open_volumes(
+                machine.disk, folders, name, config, boot, upgrade=upgrade, limits=LIMITS
+            )
             node = DataNode(name, opened, self.namenodes.addresses, client, config)
             node.lender.door = self.world.lent.door_to(machine.disk)
             await node.load()

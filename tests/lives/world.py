@@ -25,7 +25,7 @@ from paxosblock.base.jitter import JITTER
 from paxosblock.client.reading import block_reader
 from paxosblock.client.session import lent_files, shared_session, transport
 from paxosblock.client.writing import next_block
-from paxosblock.datanode.store import file_store, small_log
+from paxosblock.datanode.store import file_store
 from paxosblock.datanode.volumes import volume
 from paxosblock.errors import PaxosBlockError
 from paxosblock.host import kernel_syncs as syncs
@@ -44,8 +44,7 @@ BEGAN_S = 1e9
 SLOWEST_DISK_S = 0.004
 CLEAN_UP_ROUNDS = 200
 SPARE_BYTES = 1 << 12
-SEGMENT_BYTES = 1 << 12
-"""Of a volume, in the size of the blocks that are written here: the log has several segments."""
+"""Of a volume, in the size of the blocks that are written here."""
 
 
 HASH_SEED = "PYTHONHASHSEED"
@@ -244,7 +243,6 @@ def _simulated(world: World) -> Iterator[None]:
         (next_block, "AHEAD_FROM_BYTES", 0),  # blocks are small here
         (file_store, "SPARE_BYTES", SPARE_BYTES),
         (file_store, "SPARE_PIECE_BYTES", SPARE_BYTES),
-        (small_log, "SEGMENT_BYTES", SEGMENT_BYTES),
         (stream_calls, "connect", world.network.connect),
         (transport, "connect", world.network.connect),
         (connection.FrameConnection, "is_local", True),

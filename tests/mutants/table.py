@@ -1904,7 +1904,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a block that was begun to be opened again stays so though nobody asks for it",
         "blocks/reopener.py",
-        "        loop.call_later(SET_UP_S, self._end_unasked, key)\n",
+        "        loop.call_later(self.set_up_s, self._end_unasked, key)\n",
         "",
         REOPENING,
     ),

@@ -29,13 +29,13 @@ def need(demand: Demand, holders: tuple[StorageId, ...] = MEMBERS) -> Need:
     return assess(demand.entry.record, demand.wanted, holders, StorageView(PLACES))
 
 
-async def pages(catalog: NamedCatalog, path: str) -> list[CheckedFiles]:
+async def pages(catalog: NamedCatalog, path: str, at_once: int = fsck.SLICE) -> list[CheckedFiles]:
     """All pages of what is below a path."""
     found: list[CheckedFiles] = []
     cursor: FsckCursor | None = None
     while cursor is not None or not found:
         found.append(CheckedFiles())
-        cursor = check_slice(await catalog.view(), path, cursor, need, found[-1])
+        cursor = check_slice(await catalog.view(), path, cursor, need, found[-1], at_once=at_once)
     return found
 
 
@@ -58,11 +58,8 @@ async def tree_of_all_kinds() -> NamedCatalog:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-async def test_pages_of_any_size_show_everything_once(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fsck, "SLICE", size)
-    found = await pages(await tree_of_all_kinds(), "/")
+async def test_pages_of_any_size_show_everything_once(size: int) -> None:
+    found = await pages(await tree_of_all_kinds(), "/", size)
     assert sum(page.files for page in found) == 7
     assert sum(page.directories for page in found) == 7  # with the root
     assert sum(page.blocks for page in found) == 11
@@ -78,22 +75,18 @@ async def test_pages_of_any_size_show_everything_once(
     [("/b", 5, 4), ("/b/c", 2, 2), ("/b/x", 1, 0), ("/a", 0, 1), ("/z", 1, 1)],
 )
 async def test_only_what_is_below_the_path_is_looked_at(
-    path: str, files: int, directories: int, monkeypatch: pytest.MonkeyPatch
+    path: str, files: int, directories: int
 ) -> None:
-    monkeypatch.setattr(fsck, "SLICE", 1)
-    found = await pages(await tree_of_all_kinds(), path)
+    found = await pages(await tree_of_all_kinds(), path, 1)
     assert sum(page.files for page in found) == files
     assert sum(page.directories for page in found) == directories
 
 
 @pytest.mark.parametrize("gone", ["/b/c/d/many", "/b/c/d", "/b/c", "/b/c/one", "/b/x"])
 @pytest.mark.parametrize("size", [1, 2, 3])
-async def test_what_is_deleted_between_two_pages_hides_nothing_else(
-    gone: str, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_deleted_between_two_pages_hides_nothing_else(gone: str, size: int) -> None:
     """Wherever the look stands when it happens."""
-    monkeypatch.setattr(fsck, "SLICE", size)
-    total = len(await pages(await tree_of_all_kinds(), "/"))
+    total = len(await pages(await tree_of_all_kinds(), "/", size))
     for after in range(1, total):
         catalog, cursor, looked = await tree_of_all_kinds(), None, CheckedFiles()
         seen: list[str] = []
@@ -104,7 +97,7 @@ async def test_what_is_deleted_between_two_pages_hides_nothing_else(
 
         names = {str((await catalog.status(path)).file_id): path for path in FILES}
         for page in range(1000):
-            cursor = check_slice(await catalog.view(), "/", cursor, look, looked)
+            cursor = check_slice(await catalog.view(), "/", cursor, look, looked, at_once=size)
             if cursor is None:
                 break
             if page + 1 == after:
@@ -118,11 +111,10 @@ FILES = ("/a.txt", "/b/c/d/many", "/b/c/one", "/b/open", "/b/x", "/z/last")
 """Those that have blocks."""
 
 
-async def test_directories_may_be_as_deep_as_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fsck, "SLICE", 400)
+async def test_directories_may_be_as_deep_as_paths() -> None:
     catalog = await new_catalog()
     await catalog.make_directories(MakeDirectories("/d" * NAMES_MAX))
-    found = await pages(catalog, "/")
+    found = await pages(catalog, "/", 400)
     assert sum(page.directories for page in found) == NAMES_MAX + 1
 
 

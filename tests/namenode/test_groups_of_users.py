@@ -11,7 +11,6 @@ import pytest
 
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NotReadyError, PermissionDeniedError
-from paxosblock.namenode import users as users_module
 from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.users import ASKED_MAX, Users
 from paxosblock.net.calls.call_server import InlineCoroutine
@@ -69,9 +68,7 @@ async def test_groups_come_from_the_certificate_then_the_setting_then_the_system
     assert (await known.look_up(Caller.claiming("bob", ""))).groups == {"group of bob"}
 
 
-async def test_a_directory_that_does_not_answer_for_one_user_holds_up_no_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_directory_that_does_not_answer_for_one_user_holds_up_no_other() -> None:
     directory = Directory("bob")
     known = users(directory.groups_of)
     waiting = asyncio.create_task(known.look_up(Caller.claiming("bob", "10.0.0.1")))
@@ -79,7 +76,7 @@ async def test_a_directory_that_does_not_answer_for_one_user_holds_up_no_other(
     async with asyncio.timeout(10):
         await wait_until_async(lambda: directory.asked == ["bob"])
         assert (await known.look_up(Caller.claiming("carl", ""))).groups == {"group of carl"}
-        monkeypatch.setattr(users_module, "ANSWER_S", 0.01)
+        known.answer_s = 0.01
         with pytest.raises(NotReadyError, match="groups of bob are not known yet"):
             await known.look_up(Caller.claiming("bob", "10.0.0.3"))
         directory.answers.set()
@@ -116,7 +113,7 @@ async def test_groups_are_waited_for_without_a_task(monkeypatch: pytest.MonkeyPa
     loop.call_soon(begin, "bob")
     async with asyncio.timeout(10):
         await wait_until_async(lambda: directory.asked == ["bob"])
-        monkeypatch.setattr(users_module, "ANSWER_S", 0.01)
+        known.answer_s = 0.01
         loop.call_soon(begin, "eve")
         late = await ended.get()
         assert isinstance(late, NotReadyError), late

@@ -476,17 +476,15 @@ async def test_a_copy_of_the_request_begins_nothing_more(scene: Scene) -> None:
     assert (await reopened(scene, asked)).generation == before.generation
 
 
-async def test_what_the_writer_does_not_ask_for_is_given_up(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_the_writer_does_not_ask_for_is_given_up(scene: Scene) -> None:
     """He may open a file and not write for hours; then all is as if he had not told how."""
-    monkeypatch.setattr(reopener, "SET_UP_S", 0.05)
+    scene.node.reopener.set_up_s = 0.05
     asked = await opened(scene)
     begun = await record_of(scene, asked.block)
     await wait_until_async(lambda: is_finalized(scene, asked.block) and not is_begun(scene))
     record = await record_of(scene, asked.block)
     assert record.finalized_generation > begun.generation, "K9"
-    monkeypatch.undo()
+    scene.node.reopener.set_up_s = reopener.SET_UP_S
     assert (await reopened(scene, asked)).base_length == CHUNKS
 
 
@@ -537,9 +535,9 @@ async def test_a_writer_that_closes_without_a_word_ends_what_was_begun(scene: Sc
 
 
 async def test_a_member_that_hangs_has_it_given_up_and_the_writer_begins_a_new_block(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
-    monkeypatch.setattr(reopener, "SET_UP_S", 0.05)
+    scene.node.reopener.set_up_s = 0.05
     asked = await written(scene)
     before = await record_of(scene, asked.block)
     scene.network.hung.add(S3)
@@ -709,10 +707,8 @@ async def test_a_writer_that_dies_after_k7_leaves_at_least_what_was_there(scene:
     assert (status.open, status.size) == (False, SIZE)
 
 
-async def test_the_file_may_be_deleted_while_its_block_is_opened(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reopener, "SET_UP_S", 0.05)
+async def test_the_file_may_be_deleted_while_its_block_is_opened(scene: Scene) -> None:
+    scene.node.reopener.set_up_s = 0.05
     asked = await written(scene)
     scene.network.hung.add(S3)
     setting_up = asyncio.create_task(scene.service.call(REOPEN_BLOCK, asked))

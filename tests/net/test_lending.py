@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from msgspec.structs import replace
 
 from paxosblock.api.datanode import Offer
 from paxosblock.errors import UnavailableError
-from paxosblock.net import lending
 from paxosblock.net.lending import CALLERS_MAX, OFFERED_MAX, LendingDoor, take
 from tests.waiting import wait_until_async
 
@@ -90,23 +90,21 @@ async def test_another_file_than_the_one_offered_is_closed_and_not_taken(
     await wait_until_async(lambda: len(os.listdir("/proc/self/fd")) < before, what="no leak")
 
 
-async def test_what_nobody_takes_is_closed(
-    door: LendingDoor, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_nobody_takes_is_closed(door: LendingDoor, path: Path) -> None:
     first = door.offer(to_read(path))
     for _ in range(OFFERED_MAX):
         door.offer(to_read(path))
     with pytest.raises(UnavailableError, match="over"):
         await taken(first)
-    monkeypatch.setattr(lending, "OFFERED_S", 0.01)
-    late = door.offer(to_read(path))
-    await wait_until_async(lambda: late.ticket not in door._offered, what="the end of the offer")
+    with closing(LendingDoor.open(offered_s=0.01)) as hasty:
+        late = hasty.offer(to_read(path))
+        await wait_until_async(lambda: late.ticket not in hasty._offered, what="the offer's end")
 
 
 async def test_callers_that_say_nothing_keep_nobody_out_for_long(
-    door: LendingDoor, path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path,
 ) -> None:
-    monkeypatch.setattr(lending, "OFFERED_S", 0.05)
+    door = LendingDoor.open(offered_s=0.05)
     silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(CALLERS_MAX)]
     try:
         for sock in silent:
@@ -116,6 +114,7 @@ async def test_callers_that_say_nothing_keep_nobody_out_for_long(
         await wait_until_async(lambda: not door._callers, what="the end of silent callers")
         os.close(await taken(door.offer(to_read(path))))
     finally:
+        door.close()
         for sock in silent:
             sock.close()
 

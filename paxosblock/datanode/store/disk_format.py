@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.even_run import EvenRun
+from paxosblock.base.units import MIB
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.removals import Removals
 from paxosblock.host.disk import FileHandle, Room
@@ -46,6 +47,22 @@ class Loaded:
     files: Stored | None
     corrupt: str = ""
     epoch: Generation = FIRST_GENERATION
+
+
+@dataclass(frozen=True, slots=True)
+class SmallLimits:
+    """Bounds of the log of small replicas: of a segment, and of the room that is won back."""
+
+    segment_bytes: int = 64 * MIB
+    """A control step begins a new segment once the last one has so many bytes."""
+    moved_bytes: int = 8 * MIB
+    """At most this much is copied out of the oldest segment at a time."""
+    worth_bytes: int = 64 * MIB
+    """Winning back less room than this, or less than `worth_share` of the log, is not worth it."""
+    worth_share: float = 0.5
+
+
+SHIPPED: Final = SmallLimits()
 
 
 class Forgot(NamedTuple):

@@ -22,10 +22,12 @@ from paxosblock.base.units import KIB, MIB
 from paxosblock.datanode.store.chunk_records import checked
 from paxosblock.datanode.store.damaged_file import write_damaged
 from paxosblock.datanode.store.disk_format import (
+    SHIPPED,
     FetchedChunks,
     Loaded,
     LoadedReplicas,
     Records,
+    SmallLimits,
     Stored,
 )
 from paxosblock.datanode.store.drafts import Drafts
@@ -77,13 +79,13 @@ SPARE_PIECE_BYTES: Final = 256 * KIB
 class FileStore:
     """A `ReplicaStore`: the files of one volume's replicas."""
 
-    def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
+    def __init__(self, disk: Disk, folder: Path, boot: str, limits: SmallLimits = SHIPPED) -> None:
         """`folder` has its sub-folders already; `boot` is the boot id of the machine."""
         self.disk = disk
         self.folder = folder
         self.boot = boot
         self.spare = KeptRoom(disk, folder / SPARE, SPARE_BYTES, SPARE_PIECE_BYTES)
-        self.small = SmallReplicas(disk, folder, boot)
+        self.small = SmallReplicas(disk, folder, boot, limits)
         self._homes = {state: folder / home(state) for state in ReplicaState}
         self._temporary = folder / TEMPORARY
         self.removals = Removals(disk, self._temporary)

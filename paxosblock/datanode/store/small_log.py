@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from paxosblock.base.units import MIB
+from paxosblock.datanode.store.disk_format import SHIPPED, SmallLimits
 from paxosblock.datanode.store.open_file import OpenFile
 from paxosblock.datanode.store.small_index import Index, decode_index, make_index
 from paxosblock.datanode.store.small_records import (
@@ -22,8 +22,6 @@ from paxosblock.host.kernel_syncs import KernelSyncs
 from paxosblock.journal.record_log import RecordLog
 from paxosblock.protocol.types import BlockId
 
-SEGMENT_BYTES: Final = 64 * MIB
-"""A control step begins a new segment once the last one has so many bytes."""
 NO_BLOCK: Final = BlockId(0)
 NONE: Final = -1
 """The number of no segment."""
@@ -32,11 +30,12 @@ NONE: Final = -1
 class SmallLog(OpenFile):
     """The log. To votes, which wait for a sync, it is the open file of every replica in it."""
 
-    __slots__ = ("_known_through", "_names", "lost_through", "records", "why_lost")
+    __slots__ = ("_known_through", "_names", "limits", "lost_through", "records", "why_lost")
 
-    def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
+    def __init__(self, disk: Disk, folder: Path, boot: str, limits: SmallLimits = SHIPPED) -> None:
         """Call `open` and `last_records` first. All methods but `retire` block."""
         super().__init__(disk, FileHandle(-1))
+        self.limits = limits
         self._names = SmallNames(folder)
         self.records = RecordLog(disk, self._names, FORMAT, boot, self._lose)
         self._known_through = NONE
@@ -88,7 +87,7 @@ class SmallLog(OpenFile):
     def has_segment(self) -> bool:
         """True if a control step need not begin a segment before it appends."""
         taking = self.records.taking
-        return taking is not None and taking.end < SEGMENT_BYTES
+        return taking is not None and taking.end < self.limits.segment_bytes
 
     def begin_segment(self) -> None:
         """Make sure that the last segment belongs to this process and has room for a record.
@@ -97,7 +96,7 @@ class SmallLog(OpenFile):
             NoSpaceError: the disk has no room for a new segment.
             StorageError: as the disk says.
         """
-        self.records.begin_segment(SEGMENT_BYTES)
+        self.records.begin_segment(self.limits.segment_bytes)
 
     def _bring(self, step: Callable[[], None]) -> None:
         """Sync the log, for `sync` and for `write_out`."""

@@ -18,8 +18,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from paxosblock.base.checksum import Buffer
-from paxosblock.base.units import MIB
-from paxosblock.datanode.store.disk_format import Forgot, Stored
+from paxosblock.datanode.store.disk_format import SHIPPED, Forgot, SmallLimits, Stored
 from paxosblock.datanode.store.layout import SMALL
 from paxosblock.datanode.store.meta import Metadata, decode_metadata, describe
 from paxosblock.datanode.store.small_index import (
@@ -46,13 +45,8 @@ from paxosblock.protocol.effects import AdoptLog, Effect, StoreMetadata
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, ReplicaState
 
-MOVED_BYTES: Final = 8 * MIB
-"""At most this much is copied out of the oldest segment at a time."""
 LOOKED_AT_BYTES: Final = 256
 """Looking at a record that does not count costs as much as copying so many bytes."""
-WORTH_BYTES: Final = 64 * MIB
-"""Winning back less room than this, or less than `WORTH_SHARE` of the log, is not worth it."""
-WORTH_SHARE: Final = 0.5
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -78,9 +72,9 @@ class SmallReplicas:
     """The small replicas of one volume. All methods but `append`, `stays`, `say`, `rests` and
     `at_rest` block."""
 
-    def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
+    def __init__(self, disk: Disk, folder: Path, boot: str, limits: SmallLimits = SHIPPED) -> None:
         """`folder` is the volume's; call `load` first."""
-        self.log = SmallLog(disk, folder / SMALL, boot)
+        self.log = SmallLog(disk, folder / SMALL, boot, limits)
         self.forgot: Forgot | None = None
         """The losses of the log; None: there were none."""
         self._disk = disk
@@ -404,6 +398,7 @@ class SmallReplicas:
             NoSpaceError: there is no room for the copies.
             StorageError: as the disk says.
         """
+        limits = self.log.limits
         self.log.records.mark()
         self.log.records.close_removed()
         whole = self.log.records.whole
@@ -413,7 +408,7 @@ class SmallReplicas:
         if self._moving is None:
             size_bytes = self.log.records.size_bytes
             lost_bytes = size_bytes - self._live_bytes
-            if not whole or lost_bytes < max(WORTH_BYTES, WORTH_SHARE * size_bytes):
+            if not whole or lost_bytes < max(limits.worth_bytes, limits.worth_share * size_bytes):
                 return
             lost_some = self.forgot is not None and whole[0] <= self.forgot.through
             lost = (lambda _: None) if lost_some else None
@@ -422,7 +417,7 @@ class SmallReplicas:
         self.log.begin_segment()
         moved_bytes, more = 0, True
         try:
-            while moved_bytes < MOVED_BYTES and more:
+            while moved_bytes < limits.moved_bytes and more:
                 record = next(records, None)
                 more = record is not None
                 if record is not None:

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode.store.disk_format import LoadedReplicas, ReplicaStore, Stored
+from paxosblock.datanode.store.disk_format import (
+    SHIPPED,
+    LoadedReplicas,
+    ReplicaStore,
+    SmallLimits,
+    Stored,
+)
 from paxosblock.datanode.store.file_store import FileStore
 from paxosblock.datanode.store.identity import (
     VERSION,
@@ -93,13 +99,14 @@ class Volume:
         *,
         boot: str,
         sync_threads: int,
+        limits: SmallLimits,
     ) -> None:
         """Use `open_volume`."""
         self.disk = disk
         self.folder = folder
         self.identity = identity
         self.storage: StorageId = identity.storage
-        self.store: ReplicaStore = FileStore(disk, folder, boot)
+        self.store: ReplicaStore = FileStore(disk, folder, boot, limits)
         self.failed = ""
         """The reason why it is no longer used, with its folder; "" while it is used."""
         self.over = asyncio.Event()
@@ -448,11 +455,19 @@ class Volume:
 
 
 def open_volume(
-    disk: Disk, folder: Path, node: str, *, boot: str, sync_threads: int, upgrade: bool = False
+    disk: Disk,
+    folder: Path,
+    node: str,
+    *,
+    boot: str,
+    sync_threads: int,
+    upgrade: bool = False,
+    limits: SmallLimits = SHIPPED,
 ) -> Volume:
     """Open the storage at `folder` for `node`, or make an empty folder one. Blocks.
 
     Must be called on the event loop's thread. With `upgrade` it gets a snapshot unless it has one.
+    The log of its small replicas has these `limits`.
 
     Raises:
         StorageError: the folder cannot be used.
@@ -471,7 +486,7 @@ def open_volume(
     except (StorageError, ConfigError, CorruptionError, NoSpaceError):
         disk.close(lock)
         raise
-    return Volume(disk, folder, identity, lock, boot=boot, sync_threads=sync_threads)
+    return Volume(disk, folder, identity, lock, boot=boot, sync_threads=sync_threads, limits=limits)
 
 
 def _identify(disk: Disk, folder: Path, node: str) -> Identity:

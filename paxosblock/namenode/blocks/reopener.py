@@ -122,8 +122,10 @@ class Reopener:
         history: History,
         background: Background,
         targets: Targets,
+        set_up_s: float = SET_UP_S,
     ) -> None:
-        """Use these parts of the node."""
+        """Use these parts of the node. It gives a block up after `set_up_s` seconds."""
+        self.set_up_s = set_up_s
         self._catalog = catalog
         self._runner = runner
         self._finalizer = finalizer
@@ -156,10 +158,10 @@ class Reopener:
         targets = self._targets.choose(record, (), now_s)
         attempt = self._runner.attempt(recovery.append(record, targets))
         attempt.begin()  # before the writer is answered: the members take longer than it does
-        work = attempt.run(loop.time() + SET_UP_S)
+        work = attempt.run(loop.time() + self.set_up_s)
         run = self._background.start(work, f"beginning to open block {record.block} again")
         self._begun[key] = _Begun(record, targets, attempt, run)
-        loop.call_later(SET_UP_S, self._end_unasked, key)
+        loop.call_later(self.set_up_s, self._end_unasked, key)
 
     def _end_unasked(self, key: tuple[BlockId, WriterId]) -> None:
         """Give an APPEND up whose writer has not asked, lest its block be between two states."""
@@ -196,7 +198,7 @@ class Reopener:
     async def _granted(
         self, request: ReopenBlock, now_s: float, begun: _Begun | None
     ) -> BlockEntry | str:
-        deadline_s = asyncio.get_running_loop().time() + SET_UP_S
+        deadline_s = asyncio.get_running_loop().time() + self.set_up_s
         entry, file = reopening.requested(await self._catalog.view(), request)
         record = entry.record
         if not record.finalized:
@@ -224,7 +226,7 @@ class Reopener:
                     return installed
                 why = "somebody else changed it"
             elif not attempt.refused or asyncio.get_running_loop().time() >= deadline_s:
-                why = f"its members did not take it in {SET_UP_S:g} s"
+                why = f"its members did not take it in {self.set_up_s:g} s"
             targets = tuple(each for each in targets if each not in attempt.refused)
             excluded += tuple(Excluded(each, 0.0) for each in attempt.refused)
         if record.reopening:

@@ -30,20 +30,27 @@ Assess = Callable[[Demand], Need]
 
 
 def check_slice(
-    reads: Reads, path: str, after: FsckCursor | None, assess: Assess, page: CheckedFiles
+    reads: Reads,
+    path: str,
+    after: FsckCursor | None,
+    assess: Assess,
+    page: CheckedFiles,
+    *,
+    at_once: int = SLICE,
 ) -> FsckCursor | None:
-    """Look at some files after `after`; return where to go on, None at the end.
+    """Look at some files after `after`, `at_once` names and blocks; return where to go on, None at
+    the end.
 
     Raises:
         NotFoundError, NotDirectoryError: nothing is at `path`.
     """
-    enough = page.work + SLICE
+    enough = page.work + at_once
     begun = after or FsckCursor("")
     for step in chain(_begun(reads, begun), walk(reads, path, begun.path)):
         place = begun.place if step.path == begun.path else 0
         if step.target.is_directory:
             page.directories += 1
-        elif (left := _check_file(reads, step, place, assess, page)) is not None:
+        elif (left := _check_file(reads, step, place, assess, page, at_once=at_once)) is not None:
             return left
         if page.work >= enough:
             return FsckCursor(step.path)
@@ -61,7 +68,13 @@ def _begun(reads: Reads, after: FsckCursor) -> Iterator[WalkedEntry]:
 
 
 def _check_file(
-    reads: Reads, step: WalkedEntry, place: int, assess: Assess, page: CheckedFiles
+    reads: Reads,
+    step: WalkedEntry,
+    place: int,
+    assess: Assess,
+    page: CheckedFiles,
+    *,
+    at_once: int,
 ) -> FsckCursor | None:
     """Look at a page of a file's blocks; return where its next one begins, if it has another."""
     path, number = step.path, step.target.number
@@ -71,7 +84,7 @@ def _check_file(
         page.files += 1
         if inode.open:
             page.findings.append(Finding(path, number, Condition.OPEN))
-    blocks = tree.block_page(reads, number, place, SLICE)
+    blocks = tree.block_page(reads, number, place, at_once)
     for located in blocks.blocks:
         page.blocks += 1
         if located.entry.record.finalized or located.entry.record.restored:
