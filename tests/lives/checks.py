@@ -190,19 +190,22 @@ class Checker:
         assert machine.node is not None
         acceptor = machine.node.acceptor
         before, there = self._at.get(machine, {}), {}
+        damaged = {block for _, block in self.damaged_meta}
         for block in tuple(acceptor._blocks):
             if acceptor.is_unread(block):
                 if block in before:
                     there[block] = before[block]
                 continue
-            found = self._seen(machine, acceptor, block)
-            if found is not None:
-                replicas = self.held.setdefault(block, {})
-                self._follow_copy(block, replicas.get(found.storage), found)
-                replicas[found.storage] = found
-                there[block] = found.storage
-                if found.folder not in machine.broken:  # a volume that was left out is back
-                    self._lost.pop(found.storage, None)
+            found = self._seen(machine, acceptor, block, damaged=block in damaged)
+            if found is None:
+                continue
+            storage = there[block] = found.storage
+            replicas = self.held.setdefault(block, {})
+            if replicas.get(storage) is not found:
+                self._follow_copy(block, replicas.get(storage), found)
+                replicas[storage] = found
+            if storage in self._lost and found.folder not in machine.broken:
+                del self._lost[storage]  # a volume that was left out is back
         for block, storage in before.items():
             if there.get(block) != storage:
                 self._forget(machine, block, storage)
@@ -222,14 +225,15 @@ class Checker:
         if storage in replicas and replicas[storage].machine is machine:
             del replicas[storage]
 
-    def _seen(self, machine: Machine, acceptor: Acceptor, block: BlockId) -> Held | None:
+    def _seen(
+        self, machine: Machine, acceptor: Acceptor, block: BlockId, *, damaged: bool
+    ) -> Held | None:
         """Return the replica as it is now; one that is finalized is looked at once, until it
         changes, and one at rest is not woken for that."""
         place, known = acceptor._blocks[block], self._known.get((machine, block))
         awake = place if isinstance(place, Block) else acceptor._awake.get(block)
         volume = place if isinstance(place, Volume) else place.volume
         # What is healed in place has the same registers, and another file with its metadata.
-        damaged = any(hurt == block for _, hurt in self.damaged_meta)
         now = () if damaged else _what_decides(block, volume, awake)
         if now and known is not None and known[0] == now:
             return known[1]
