@@ -76,6 +76,8 @@ def test_a_program_may_say_what_the_whole_object_is(
     right = {"ChecksumCRC32": checksum, "MpuObjectSize": len(whole), "ChecksumType": "FULL_OBJECT"}
     for name, code in zip(wrong, ("BadDigest", "InvalidRequest", "InvalidRequest"), strict=True):
         assert refused(complete, **upload, **parts, **{name: wrong[name]}) == code
+    for sums in ({"ChecksumCRC32": "x"}, {"ChecksumCRC32": checksum, "ChecksumSHA1": "x"}):
+        assert refused(complete, **upload, **parts, **sums) == "InvalidRequest"
     made = complete(**upload, **parts, **right)
     assert (made["ChecksumCRC32"], made["ChecksumType"]) == (checksum, "FULL_OBJECT")
 

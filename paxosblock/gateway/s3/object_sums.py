@@ -152,6 +152,18 @@ def wrong_sum(kind: SumKind) -> S3Error:
     return S3Error(S3Code.BAD_DIGEST, words)
 
 
+def check_value(kind: SumKind, said: str) -> None:
+    """Demand that the value of a header can be a checksum. Raises S3Error."""
+    if base64_bytes(said, kind.size) is None:
+        raise S3Error(S3Code.INVALID_REQUEST, f"Value for {kind.header} header is invalid.")
+
+
+def several_sums() -> S3Error:
+    """Return the refusal of more than one checksum."""
+    words = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
+    return S3Error(S3Code.INVALID_REQUEST, words)
+
+
 class BodySums:
     """The checksums of one body, and those that its sender says it has."""
 
@@ -178,8 +190,7 @@ class BodySums:
                 sums._late.add(kind)
                 sums.compute(kind)
         if len(sums._said) + len(sums._late) > 1:
-            words = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not "
-            raise S3Error(S3Code.INVALID_REQUEST, f"{words}allowed.")
+            raise several_sums()
         for kind in sums._said.keys() | sums._late:
             if headers.get(NAMED_SUM, kind.word).upper() != kind.word:
                 words = f"Value for {NAMED_SUM} header is invalid."
@@ -194,8 +205,7 @@ class BodySums:
 
     def expect(self, kind: SumKind, said: str) -> None:
         """Demand that the body has this checksum. Raises S3Error if it is none."""
-        if base64_bytes(said, kind.size) is None:
-            raise S3Error(S3Code.INVALID_REQUEST, f"Value for {kind.header} header is invalid.")
+        check_value(kind, said)
         self._said[kind] = said
         self.compute(kind)
 

@@ -67,8 +67,10 @@ from paxosblock.gateway.s3.object_sums import (
     SUM_TYPE,
     BodySums,
     SumKind,
+    check_value,
     joined_crc,
     new_sum,
+    several_sums,
     sum_kind,
     wrong_sum,
 )
@@ -382,6 +384,7 @@ async def complete_multipart_upload(call: S3Call) -> Answer:
     conditions `If-None-Match: *` or `If-Match` are met then. To ask again after a lost answer is
     answered the same."""
     named = await _named_parts(call)
+    _check_sum_of_whole(call)
     try:
         upload = await upload_of(call)
         making = await Making.begin(call)
@@ -440,6 +443,15 @@ async def _make(making: Making, upload: PartsUpload, joining: _Joining) -> Answe
             raise _invalid_part() from None
         raise making.refusal(error) from None
     return _completed(making.call, state_tag(head.file_id, 0, size), sums)
+
+
+def _check_sum_of_whole(call: S3Call) -> None:
+    """Demand that the checksum which the program tells of the object, if it does, can be one."""
+    told = [kind for kind in SumKind if kind.header in call.headers]
+    if len(told) > 1:
+        raise several_sums()
+    for kind in told:
+        check_value(kind, call.headers[kind.header].partition("-")[0])
 
 
 def _check_whole(call: S3Call, upload: PartsUpload, size: int) -> None:
