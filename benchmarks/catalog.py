@@ -33,6 +33,7 @@ MODULES: Final = (
     "benchmarks.cases.pages",
     "benchmarks.cases.observing",
     "benchmarks.cases.gateways",
+    "benchmarks.cases.beside_s3",
 )
 
 

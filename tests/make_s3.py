@@ -5,6 +5,7 @@ The table of operations is made from the functions that answer them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,6 +13,7 @@ from paxosblock.gateway.s3.s3_door import OPERATIONS
 from paxosblock.gateway.s3.s3_errors import S3Code
 from paxosblock.gateway.s3.s3_operation_table import LACKING, LACKING_HEADERS, S3Operation
 from tests.make_api import REPOSITORY
+from tests.outside.s3.differences import KINDS, VERSITYGW_TESTS
 
 PAGE: Final = REPOSITORY / "docs" / "s3.md"
 
@@ -134,6 +136,22 @@ Refused by name with `501 NotImplemented`, and nothing is done:
 | asked for by | what a gateway lacks |
 |---|---|"""
 
+DIFFERENCES_HEAD: Final = """
+## Beside versitygw
+
+`python -m tests.outside.s3` runs the tests that versitygw has for itself at a gateway, and at
+versitygw on a folder, which Go builds from its sources. What passes there passes here, but for
+these kinds of ends:
+
+| the test ends with | why |
+|---|---|"""
+
+ON_PURPOSE_HEAD: Final = """
+And but on purpose:
+
+| what differs | tests |
+|---|---|"""
+
 ERRORS_HEAD: Final = """
 ## Refusals
 
@@ -145,7 +163,8 @@ They have S3's XML: `<Error>` with `Code`, `Message`, `Resource` and `RequestId`
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([HEAD, OPERATIONS_HEAD, *_operations(), *_lacking(), *_refusals(), ""])
+    parts = _operations(), _lacking(), _beside(), _refusals()
+    return "\n".join([HEAD, OPERATIONS_HEAD, *itertools.chain(*parts), ""])
 
 
 def _operations() -> Iterator[str]:
@@ -172,6 +191,14 @@ def _lacking() -> Iterator[str]:
     yield "| `x-amz-acl` | all but `private` and `bucket-owner-full-control` |"
     yield "| `x-amz-bucket-object-lock-enabled` | object lock |"
     yield "| `x-amz-object-ownership` | all but `BucketOwnerEnforced` |"
+
+
+def _beside() -> Iterator[str]:
+    yield DIFFERENCES_HEAD
+    yield from (f"| {kind.word} | {kind.why} |" for kind in KINDS)
+    yield ON_PURPOSE_HEAD
+    for each in VERSITYGW_TESTS:
+        yield f"| {each.why} | {', '.join(f'`{test}`' for test in each.tests)} |"
 
 
 def _refusals() -> Iterator[str]:

@@ -96,9 +96,11 @@ class Jars:
 
 @dataclass(frozen=True, slots=True)
 class GoPrograms:
-    """Peers of Go: their servers and our load on them, built as one module."""
+    """Peers of Go: servers, or our load on them, or both, built as one module."""
 
     name: str
+    loads: tuple[str, ...]
+    """The files of our load beside `main.go`."""
     requirements: tuple[str, ...]
     """Such as "go.etcd.io/etcd/server/v3@v3.6.16"."""
     programs: Mapping[str, str]
@@ -106,7 +108,7 @@ class GoPrograms:
 
     def fetched(self, cache: Path | None = None) -> Path:
         """Return the folder with the programs; made and raising as `Jars.fetched`."""
-        sources = sorted(LOADS.glob("*.go"))
+        sources = [LOADS / "main.go", *(LOADS / each for each in self.loads)]
         parts = (
             *(text.encode() for text in (*self.requirements, *self.programs)),
             *(source.read_bytes() for source in sources),
@@ -120,7 +122,7 @@ class GoPrograms:
                     shutil.copy(source, made)
                 for command in (
                     ["mod", "init", "paxosblock/peers"],
-                    ["get", *self.requirements],
+                    *([["get", *self.requirements]] if self.requirements else []),
                     *(
                         ["build", "-o", os.fspath(made / "bin" / program), package]
                         for program, package in self.programs.items()

@@ -12,6 +12,7 @@ ETCD_VERSION: Final = "3.6.16"
 NATS_VERSION: Final = "2.12.15"
 PROGRAMS: Final = GoPrograms(
     "etcd and NATS",
+    ("etcd.go", "nats.go"),
     (
         f"go.etcd.io/etcd/server/v3@v{ETCD_VERSION}",
         f"go.etcd.io/etcd/client/v3@v{ETCD_VERSION}",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import catalog, suite
-from benchmarks.peers import bookkeeper, fetch, gopeers, hdfs
+from benchmarks.peers import bookkeeper, fetch, gopeers, hdfs, s3_servers
 from benchmarks.peers.processes import Load, Server, free_ports
 from benchmarks.record import Record
 from paxosblock.errors import UnavailableError
@@ -23,7 +23,9 @@ BESIDE = [name for name in suite.CASES if "beside" in name]
 
 Fetched = fetch.Jars | fetch.GoPrograms
 EVERY = pytest.mark.parametrize(
-    "peer", [hdfs.JARS, bookkeeper.JARS, gopeers.PROGRAMS], ids=lambda peer: peer.name
+    "peer",
+    [hdfs.JARS, bookkeeper.JARS, gopeers.PROGRAMS, s3_servers.VERSITYGW, s3_servers.LOAD],
+    ids=lambda peer: peer.name,
 )
 
 

@@ -24,7 +24,12 @@ from tests.waiting import wait_until
 
 catalog.load()
 
-NEEDS_MORE = {"install", "spark-doors", *(name for name in suite.CASES if "beside" in name)}
+NEEDS_MORE = {
+    "install",
+    "s3-list-all",
+    "spark-doors",
+    *(name for name in suite.CASES if "beside" in name),
+}
 """Cases that fetch what a test must not."""
 SLOW = {"healing", "healing-growth", "spark"}
 """Those that take a minute however small they are, and on a busy machine many."""

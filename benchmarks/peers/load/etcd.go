@@ -16,6 +16,8 @@ type etcd struct {
 	endpoints []string
 }
 
+func init() { connects["etcd"] = connectEtcd }
+
 func connectEtcd(endpoints []string) (peer, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: patience})
 	if err != nil {

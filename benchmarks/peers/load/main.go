@@ -1,4 +1,4 @@
-// Load on etcd and on NATS, through their own clients.
+// Load on etcd and on NATS, through their own clients, and on whatever speaks S3.
 //
 // Reads one command in each line of standard input, such as "put clients=64 seconds=2 bytes=100",
 // and answers with one line of JSON. It ends with its input, so that it does not outlive who started it.
@@ -31,6 +31,9 @@ type peer interface {
 	spread()    // over all, for what fails
 }
 
+// Ways to connect to a peer at endpoints, by its kind: the files of a load add theirs.
+var connects = map[string]func([]string) (peer, error){}
+
 type options map[string]string
 
 func (o options) number(name string) int {
@@ -42,8 +45,7 @@ func (o options) number(name string) int {
 }
 
 func main() {
-	connect := map[string]func([]string) (peer, error){"etcd": connectEtcd, "nats": connectNats}[os.Args[1]]
-	target, err := connect(os.Args[2:])
+	target, err := connects[os.Args[1]](os.Args[2:])
 	if err != nil {
 		say(map[string]any{"error": err.Error()})
 		os.Exit(1)

@@ -19,6 +19,8 @@ type nats struct {
 	stream    jetstream.Stream
 }
 
+func init() { connects["nats"] = connectNats }
+
 func connectNats(endpoints []string) (peer, error) {
 	return &nats{endpoints: endpoints}, nil
 }

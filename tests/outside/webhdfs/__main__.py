@@ -8,23 +8,18 @@ and the registries; everything is kept in build/webhdfs-suites. Exit code 1 if a
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import os
 import subprocess
 import sys
-import tempfile
-import time
 import venv
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from paxosblock.host.user import current_user
-from tests.outside.webhdfs.differences import BY_TIME, HADOOP, HDFSCLI, Difference
+from tests.outside.comparison import Comparison, Suite
+from tests.outside.verdicts import Verdicts, read_junit, read_lines
+from tests.outside.webhdfs.differences import BY_TIME, HADOOP, HDFSCLI
 from tests.outside.webhdfs.servers import FOLDER, HERE, LONGEST_S, build, gateway, hdfs, java
-from tests.outside.webhdfs.verdicts import Verdicts, complaints, counted, read_junit, read_lines
 
 VERSION_OF_HDFSCLI: Final = "2.7.3"
 
@@ -78,60 +73,14 @@ def _hdfscli_of_the_index() -> tuple[Path, Path]:
     return python, sources
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """A suite of others."""
-
-    run: Callable[[str, Path], Verdicts]
-    on_purpose: tuple[Difference, ...]
-
-
-SUITES: Final = {"hadoop": Suite(hadoop, HADOOP), "hdfscli": Suite(hdfscli, HDFSCLI)}
-SERVERS: Final = {"gateway": gateway, "hdfs": hdfs}
-
-
-def compared(name: str, only: str) -> bool:
-    """Run a suite at both servers; True if nothing differs that should not."""
-    suite, verdicts = SUITES[name], {}
-    for server, serve in SERVERS.items():
-        if only and server != only:
-            continue
-        with tempfile.TemporaryDirectory(prefix="paxosblock-") as scratch:
-            folder, begun = Path(scratch), time.monotonic()
-            with contextlib.ExitStack() as stack:
-                address = stack.enter_context(serve(folder))
-                verdicts[server] = suite.run(address, folder)
-            took = time.monotonic() - begun
-        _tell(f"{name} at {server}: {counted(verdicts[server])}, in {took:.0f} s")
-        lines = [f"{one.word}\t{test}\t{one.why}" for test, one in sorted(verdicts[server].items())]
-        (FOLDER / f"{name}-{server}.tsv").write_text("\n".join(lines) + "\n")
-    if only:
-        return True
-    on_purpose = {test: each.why for each in suite.on_purpose for test in each.tests}
-    theirs = {test: end for test, end in verdicts["hdfs"].items() if test not in BY_TIME}
-    found = list(complaints(verdicts["gateway"], theirs, on_purpose))
-    for complaint in found:
-        _tell(complaint)
-    return not found
-
-
-def main() -> int:
-    """Run the suites that are named; return the exit code."""
-    words = argparse.ArgumentParser(prog="python -m tests.outside.webhdfs")
-    words.add_argument("suites", nargs="*", help=f"some of {', '.join(SUITES)}; else all")
-    words.add_argument("--only", choices=SERVERS, default="", help="one server, and no comparison")
-    chosen = words.parse_args()
-    if unknown := set(chosen.suites) - SUITES.keys():
-        words.error(f"no suite is named {sorted(unknown)[0]!r}")
-    build()
-    ends = [compared(name, chosen.only) for name in chosen.suites or SUITES]
-    return 0 if all(ends) else 1
-
-
-def _tell(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
+COMPARISON: Final = Comparison(
+    "tests.outside.webhdfs",
+    {"hadoop": Suite(hadoop, HADOOP), "hdfscli": Suite(hdfscli, HDFSCLI)},
+    ("gateway", gateway),
+    ("hdfs", hdfs),
+    FOLDER,
+    BY_TIME,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(COMPARISON.run(build))

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Something that a gateway does otherwise."""
-
-    why: str
-    tests: tuple[str, ...]
-
+from tests.outside.comparison import Difference
 
 HADOOP: Final[tuple[Difference, ...]] = (
     Difference(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -44,18 +45,38 @@ def read_junit(file: Path) -> Verdicts:
     return found
 
 
-def complaints(ours: Verdicts, theirs: Verdicts, on_purpose: Mapping[str, str]) -> Iterator[str]:
+def complaints(
+    ours: Verdicts,
+    theirs: Verdicts,
+    on_purpose: Collection[str],
+    excused: Collection[str] = (),
+) -> Iterator[str]:
     """Say which tests pass at theirs and not at ours, but those that differ on purpose, and which
-    of these do so no longer."""
-    for test, verdict in sorted(theirs.items()):
-        mine = ours.get(test, Verdict("missing"))
-        differs = verdict.word == PASSED and mine.word != PASSED
-        if differs and test not in on_purpose:
-            yield f"{test}: {mine.word} here, passed there: {mine.why[:300]}"
-        if not differs and test in on_purpose:
-            yield f"{test}: is said to differ, but it is {mine.word} here, {verdict.word} there"
-    for test in sorted(on_purpose.keys() - theirs.keys()):
-        yield f"{test}: is said to differ, but there is none"
+    of these do so no longer.
+
+    Args:
+        on_purpose: names of tests; `Put*` are all that begin so, of which some must differ.
+        excused: words of verdicts that are as good as "passed".
+    """
+    missing, good = Verdict("missing"), {PASSED, *excused}
+    differing = {
+        test
+        for test, verdict in theirs.items()
+        if verdict.word == PASSED and ours.get(test, missing).word not in good
+    }
+    named = {pattern: {*fnmatch.filter(theirs, pattern)} for pattern in on_purpose}
+    for test in sorted(differing.difference(*named.values())):
+        mine = ours.get(test, missing)
+        yield f"{test}: {mine.word} here, passed there: {mine.why[:300]}"
+    for pattern, tests in sorted(named.items()):
+        if not tests:
+            yield f"{pattern}: is said to differ, but there is none"
+        elif not tests & differing:
+            here, there = (
+                {each.get(test, missing).word for test in tests} for each in (ours, theirs)
+            )
+            words = f"it is {' or '.join(sorted(here))} here, {' or '.join(sorted(there))} there"
+            yield f"{pattern}: is said to differ, but {words}"
 
 
 def counted(verdicts: Verdicts) -> str:

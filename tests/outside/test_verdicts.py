@@ -1,8 +1,8 @@
-"""The comparison of two servers of WebHDFS."""
+"""The comparison of two servers by a suite of others."""
 
 from __future__ import annotations
 
-from tests.outside.webhdfs.verdicts import FAILED, PASSED, SKIPPED, Verdict, complaints
+from tests.outside.verdicts import FAILED, PASSED, SKIPPED, Verdict, complaints
 
 THEIRS = {
     "A.both": Verdict(PASSED),
@@ -23,11 +23,14 @@ OURS = {
 }
 
 
-def test_what_passes_at_hdfs_alone_is_told_unless_it_is_on_purpose_and_true() -> None:
-    on_purpose = {"A.purpose": "why", "A.mended": "why", "A.none": "why"}
-    assert list(complaints(OURS, THEIRS, on_purpose)) == [
+def test_what_passes_at_theirs_alone_is_told_unless_it_is_on_purpose_and_true() -> None:
+    on_purpose = ["A.purpose", "A.mended", "A.none", "A.p*", "A.n*"]
+    ours = {**OURS, "A.excused": Verdict("other words")}
+    theirs = {**THEIRS, "A.excused": Verdict(PASSED)}
+    assert list(complaints(ours, theirs, on_purpose, ["other words"])) == [
         "A.gone: missing here, passed there: ",
         "A.lost: failed here, passed there: other words",
         "A.mended: is said to differ, but it is passed here, passed there",
+        "A.n*: is said to differ, but it is failed here, failed there",
         "A.none: is said to differ, but there is none",
     ]
