@@ -1103,7 +1103,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a batch of the journal counts before the kernel has synced it",
-        "kv/append_file.py",
+        "kv/journal.py",
         "        if journal.log.begin_sync(kernel, done):\n",
         "        done(None)\n        if journal.log.begin_sync(kernel, lambda _: None):\n",
         "tests/namenode/test_kv_appending.py",

@@ -19,9 +19,8 @@ from paxosblock.host.disk import Disk, FileHandle, OsDisk
 from paxosblock.host.kernel_syncs import Done, KernelSyncs
 from paxosblock.journal.durable_mark import read_mark
 from paxosblock.journal.record_log import MARK_NAME
-from paxosblock.namenode.kv.append_file import LOOP_BYTES, Appending
 from paxosblock.namenode.kv.interface import Committed, Edit
-from paxosblock.namenode.kv.journal import FORMAT, Journal
+from paxosblock.namenode.kv.journal import FORMAT, LOOP_BYTES, Appending, Journal
 from tests.journal.records import begun_journal, entries_in
 from tests.raft.alone import opened as opened_store
 

@@ -24,9 +24,8 @@ from paxosblock.base.units import MIB
 from paxosblock.errors import CorruptionError, NoSpaceError
 from paxosblock.host.disk import Disk
 from paxosblock.host.kernel_syncs import KernelSyncs
-from paxosblock.namenode.kv.append_file import Appending
 from paxosblock.namenode.kv.files import numbers
-from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.kv.journal import Appending, Journal
 from paxosblock.namenode.raft.entry import (
     RECORD_BYTES,
     Entry,
