@@ -45,6 +45,7 @@ FORKED: Final = (
     "tests.services.chaos.appenders",
     "tests.services.chaos.application",
     "tests.services.faulty_node",
+    "tests.services.flooding",
     "tests.services.partitions",
     "tests.services.planted_namenode",
     "tests.services.rebooted_node",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
+import runpy
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
@@ -21,8 +24,9 @@ class Restricted(LocalCluster):
     """The system grants its nodes few descriptors, and says so from the start."""
 
     def command(self, member: NodeEntry) -> list[str]:
-        limited = f'ulimit -n {DESCRIPTORS}; exec "$@"'
-        return ["/bin/sh", "-c", limited, "sh", *super().command(member)]
+        command = super().command(member)
+        module = command.index("paxosblock")
+        return [*command[:module], "tests.services.flooding", *command[module:]]
 
 
 @contextmanager
@@ -37,3 +41,8 @@ def connections(address: str, count: int, sent: bytes = b"") -> Iterator[list[so
             with suppress(ConnectionError):  # it was closed already
                 found[-1].sendall(sent)
         yield found
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
