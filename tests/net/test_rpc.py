@@ -17,6 +17,7 @@ import pytest
 from aiohttp import web
 
 from paxosblock.api.limits import MAX_BODY_BYTES
+from paxosblock.base.units import MIB
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
@@ -385,3 +386,36 @@ async def test_a_client_that_was_closed_opens_anew() -> None:
         for _ in range(2):
             assert await client.call(address, "repeat", Ask("/a"), Told, 10) == Told(("/a",))
             await client.close()
+
+
+@on_both_loops
+async def test_a_node_that_reads_nothing_keeps_no_client_from_closing() -> None:
+    hangs, over, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(AGREES)
+        await reader.readuntil(b"/a")
+        transport: asyncio.Transport = vars(reader)["_transport"]
+        transport.pause_reading()
+        hangs.set()
+        await over.wait()
+        transport.abort()
+        gone.set()
+
+    server = await asyncio.start_server(hang, HOST, 0)
+    async with server:
+        address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
+        client = RpcClient()
+        calls = [client.send(address, "repeat", Ask("/a"), Told, 10)]
+        await hangs.wait()
+        much = Ask("x" * MIB)
+        calls += [client.send(address, "repeat", much, Told, 10) for _ in range(32)]
+        try:
+            async with asyncio.timeout(5):
+                await client.close()
+        finally:
+            over.set()
+            await gone.wait()
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in errors} == {OutcomeUnknownError}

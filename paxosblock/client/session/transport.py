@@ -26,9 +26,9 @@ from paxosblock.base.checksum import Buffer
 from paxosblock.base.encoding import MALFORMED, msgpack_decoder
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.port.access import OPEN, Access
-from paxosblock.net.port.upgrade import split_address
+from paxosblock.net.port.upgrade import close_ends, split_address
 from paxosblock.net.streams.connection import FrameConnection
-from paxosblock.net.streams.stream import close_connections, connect
+from paxosblock.net.streams.stream import connect
 from paxosblock.net.streams.stream_calls import CallChannel, ChunkSink
 from paxosblock.net.wire import FrameKind, Header, MessageTable, verify_payload
 from paxosblock.protocol.messages import Nack, Vote
@@ -278,4 +278,4 @@ class DataConnections:
             trying.cancel()
         await asyncio.gather(*tries, return_exceptions=True)
         connections, self._open = self._open, {}
-        await close_connections(tuple(each.stream for each in connections.values()))
+        await close_ends(tuple(each.stream for each in connections.values()))

@@ -35,7 +35,7 @@ from paxosblock.net.message_frames import (
 from paxosblock.net.pending_calls import NUMBER_MAX, PendingCalls
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.caller import REQUEST_ID
-from paxosblock.net.port.upgrade import CALLS, connect, split_address
+from paxosblock.net.port.upgrade import CALLS, close_ends, connect, split_address
 from paxosblock.net.wire import decode_error
 
 A = TypeVar("A")
@@ -170,7 +170,7 @@ class CallLink(asyncio.Protocol):
                 self._received(frame)
         except PaxosBlockError as error:
             self._fail(ProtocolError, f"it does not answer in frames: {error}")
-            self._abort()
+            self.abort()
         if self._leaving and not self._pending.by_number:
             self.close()
 
@@ -187,7 +187,8 @@ class CallLink(asyncio.Protocol):
         if unsent and self._transport is not None:
             self._transport.write(b"".join(unsent))
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Close at once; the outcome of calls under way is unknown."""
         self._leaving = True
         if self._transport is not None:
             self._transport.abort()
@@ -242,7 +243,7 @@ class CallLink(asyncio.Protocol):
             why = f"no answer in {pending.question.timeout_s:.3g} s"
             pending.answer.set_exception(self._error(DeadlineError, pending.question, why))
         if self._leaving and not self._pending.by_number:
-            self._abort()
+            self.abort()
 
 
 async def open_link(
@@ -279,17 +280,13 @@ class RpcClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
+        """Close the connections, a second later if a node hangs; a later call opens new ones."""
         tries = tuple(self._connecting.values())
         for trying in tries:
             trying.cancel()
         await asyncio.gather(*tries, return_exceptions=True)
         self._links.clear()
-        links = tuple(self._open)
-        for link in links:
-            link.close()
-        for link in links:
-            await link.wait_closed()
+        await close_ends(tuple(self._open))
 
     async def call(
         self, address: str, method: str, request: object, response_type: type[A], timeout_s: float

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from paxosblock.base.units import KIB
 from paxosblock.errors import (
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 ERROR_TYPE: Final = "application/msgpack"
 MAX_HANDSHAKE_BYTES: Final = 16 * KIB
+
+CLOSED_WITHIN_S: Final = 1.0
+"""Seconds for which a peer may hold up an end that closes: by what it does not read, or, with TLS,
+by not closing its own."""
 
 E = TypeVar("E", bound=asyncio.BaseProtocol)
 
@@ -187,6 +191,32 @@ def _unreached(peer: str, error: OSError, tls: Tls | None) -> PaxosBlockError:
     nobody = isinstance(error, ConnectionRefusedError)
     text = f"{peer} cannot be reached: {reason}"
     return UnavailableError(text, peer=peer, nobody_listens=nobody)
+
+
+class ConnectionEnd(Protocol):
+    """Our end of a connection."""
+
+    def close(self) -> None:
+        """Close once everything is sent."""
+
+    def abort(self) -> None:
+        """Close at once; what is unsent is lost."""
+
+    async def wait_closed(self) -> None:
+        """Wait until it is closed."""
+
+
+async def close_ends(ends: Sequence[ConnectionEnd]) -> None:
+    """Close all; drop what a peer does not read within a second."""
+    for end in ends:
+        end.close()
+    closing = [asyncio.create_task(end.wait_closed()) for end in ends]
+    if closing:
+        await asyncio.wait(closing, timeout=CLOSED_WITHIN_S)
+    for end in ends:
+        end.abort()
+    for task in closing:
+        await task
 
 
 def dial(address: str, timeout_s: float, tls: Tls | None = None) -> socket.socket:

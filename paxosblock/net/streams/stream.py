@@ -8,29 +8,11 @@ on top. This module is the client's side of the Upgrade; `stream_server.py` is t
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final
-
 from paxosblock.net.port import upgrade
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.caller import REQUEST_ID, REQUEST_NAME
 from paxosblock.net.spans import stream_name
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler, tune_socket
-
-SHUTDOWN_SECONDS: Final = 1.0
-
-
-async def close_connections(connections: tuple[FrameConnection, ...]) -> None:
-    """Close all; drop the bytes that a peer does not read within a second."""
-    for connection in connections:
-        connection.close()
-    closing = [asyncio.create_task(connection.wait_closed()) for connection in connections]
-    if closing:
-        await asyncio.wait(closing, timeout=SHUTDOWN_SECONDS)
-    for connection in connections:
-        connection.abort()
-    for task in closing:
-        await task
 
 
 async def connect(

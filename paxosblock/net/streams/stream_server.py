@@ -16,9 +16,8 @@ from paxosblock.net.port.caller import CALLER, REQUEST_ID, REQUEST_NAME
 from paxosblock.net.port.doorkeeper import Doorkeeper
 from paxosblock.net.port.http_server import STALL_S
 from paxosblock.net.port.refusals import Refusal, Refusals
-from paxosblock.net.port.upgrade import STREAM
+from paxosblock.net.port.upgrade import STREAM, close_ends
 from paxosblock.net.streams.connection import FrameConnection, FrameHandler
-from paxosblock.net.streams.stream import close_connections
 
 MakeHandler = Callable[[web.Request], FrameHandler]
 
@@ -71,7 +70,7 @@ def upgrade_handler(
         return web.Response(status=101)  # only the access log sees it: the connection is gone
 
     async def close_all(_app: web.Application) -> None:
-        await close_connections(tuple(connections))
+        await close_ends(tuple(connections))
 
     app.on_shutdown.append(close_all)
     return answer
