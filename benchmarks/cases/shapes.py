@@ -117,9 +117,10 @@ async def _write_small(fs: AsyncClient, folder: str, durability: str, count: int
 async def put_folder(bench: Bench) -> None:
     """How long does `fs put` of a folder of 10,000 files of 4 KiB take, beside `cp -r`?
 
-    Eight files at once, at durability `disk`; the copy by `cp` counts until it is synced.
+    Eight files at once, at durability `disk`; the copy by `cp` counts until it is synced. `--max`
+    makes it fewer files.
     """
-    cluster, count = await bench.cluster(), bench.size(10_000, 8)
+    cluster, (count,) = await bench.cluster(), bench.sizes((10_000,), 10_000, 8)
     with tempfile.TemporaryDirectory(dir=bench.folder) as name:
         source, piece = Path(name, "source"), os.urandom(SMALL_BYTES)
         source.mkdir()
