@@ -160,6 +160,8 @@ def test_what_cannot_come_back_is_refused(fs: Client) -> None:
     before = [entry.name for entry in fs.ls("/refused")]
     with pytest.raises(ExistsError):
         fs.undelete("/refused/ten")
+    with pytest.raises(ExistsError):
+        fs.undelete("/")
     with pytest.raises(InvalidRequestError, match="renamed"):
         fs.undelete("/refused/10")
     with pytest.raises(InvalidRequestError, match="another file"):

@@ -27,11 +27,13 @@ from paxosblock.api.snapshot_calls import (
     CREATE_SNAPSHOT,
     DELETE_SNAPSHOT,
     RENAME_SNAPSHOT,
+    UNDELETE,
     CreateSnapshot,
     DeleteSnapshot,
     RenameSnapshot,
+    Undelete,
 )
-from paxosblock.errors import NotFoundError, PaxosBlockError, PermissionDeniedError
+from paxosblock.errors import ExistsError, NotFoundError, PaxosBlockError, PermissionDeniedError
 from paxosblock.namenode.kv.interface import Expect, ExpectEmpty
 from paxosblock.net.port.caller import CALLER, Caller
 from paxosblock.protocol.types import FIRST_GENERATION, NO_WRITER, BlockId, WriterId
@@ -54,6 +56,16 @@ async def test_without_a_history_nothing_is_written_for_it() -> None:
     assert await scene.node.catalog.keep_history(60_000)
     assert len(scene.store.payloads) == before + 1
     assert not await scene.node.catalog.keep_history(60_000), "nothing has changed since"
+    await scene.close()
+
+
+async def test_what_is_there_cannot_be_undeleted() -> None:
+    scene = await new_scene("s1")
+    await scene.node.catalog.keep_history(60_000)
+    await scene.service.call(MKDIRS, MakeDirectories("/d"))
+    for path in ("/d", "/"):
+        with pytest.raises(ExistsError):
+            await scene.service.call(UNDELETE, Undelete(path))
     await scene.close()
 
 

@@ -136,6 +136,8 @@ def undelete(draft: Draft, request: Undelete, context: Context) -> FileStatus:
             another user's.
     """
     names = paths.split(request.path)
+    if not names:
+        raise tree.exists(request.path)
     directory, name = tree.find_directory(draft, names[:-1], context.actor), names[-1]
     permissions.check_at(draft, directory, Action.WRITE, names[:-1], context.actor)
     draft.get(keys.inode(directory))  # changes when the directory begins to count
