@@ -21,6 +21,7 @@ from paxosblock.api.namenode import (
     DeletePath,
     FileStatus,
     FirstBlock,
+    ListDirectory,
     MakeDirectories,
     PathRequest,
     RenamePath,
@@ -454,6 +455,20 @@ async def test_the_root_has_quotas_and_that_of_names_cannot_be_cleared() -> None
     assert checked.right
     await limit(catalog, "/", names=quotas.ROOT_NAMES_MAX, space=-1)
     assert [each.path for each in await catalog.quotas("", ITSELF)] == ["/d"]
+
+
+async def test_a_quota_changes_nothing_of_when_names_were_linked() -> None:
+    """Streams of Spark go by it to read each file once."""
+    catalog = await new_catalog()
+    await made(catalog, "/d/a", "/d/b")
+    await catalog.create(create_request("/d/a/f"))
+    paths = ("/", "/d", "/d/a", "/d/a/f")
+    before = [(await catalog.list(ListDirectory(path))).linked for path in paths]
+    await limit(catalog, "/d/a", names=9)
+    await limit(catalog, "/d/a", names=-1)
+    await limit(catalog, "/d/a", space=9 * BLOCK)
+    await limit(catalog, "/", names=9)
+    assert [(await catalog.list(ListDirectory(path))).linked for path in paths] == before
 
 
 class LateStore(MemoryStore):

@@ -66,6 +66,7 @@ class Life:
             lambda: self.fs.delete(self.any_file()),
             lambda: self.fs.delete(self.any_directory(), recursive=True),
             lambda: self.fs.set_permission(self.any_directory(), self.rng.choice([0o700, 0o755])),
+            lambda: self.fs.set_quota(self.any_directory(), names=self.rng.choice([-1, 1000])),
             self.swap,
         ]
         try:

@@ -4,7 +4,8 @@
 
     c                          the cluster: ClusterRecord
     n + name                   next number that was not reserved yet (8 bytes): "file", "block"
-    e + directory + name       entry of a directory: kind and id of a file or directory (9 bytes)
+    e + directory + name       entry of a directory: kind and id of a file or directory (9 bytes);
+                               if it was written again, the change that linked it (8 bytes more)
     i + id                     Inode: FileInode or DirectoryInode
     y + id + name              an attribute of a file or directory: its value
     t + directory              when an entry of the directory last changed (8 bytes, ms)

@@ -220,7 +220,7 @@ def begin(draft: Draft, number: int, counter: int) -> Quota | None:
     if number == ROOT_ID:
         _write_root_again(draft)
     else:
-        draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
+        tree.write_again(draft, keys.entry(inode.parent, inode.name))
     return quota
 
 
@@ -239,10 +239,9 @@ def _write_root_again(draft: Draft) -> None:
             f"'/': has more than {ROOT_ENTRIES_MAX} entries, and so can get no quota"
         )
     for key in entries:
-        entry = draft.get(key).value
-        inode = keys.inode(tree.unpack_target(entry).number)
-        for each, value in ((key, entry), (inode, draft.get(inode).value)):
-            draft.put(each, value)
+        inode = keys.inode(tree.unpack_target(draft.get(key).value).number)
+        draft.put(inode, draft.get(inode).value)
+        tree.write_again(draft, key)
 
 
 class Counted(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from paxosblock.errors import (
     PermissionDeniedError,
 )
 from paxosblock.namenode.catalog import keys, permissions, trails
-from paxosblock.namenode.catalog.draft import Reads, entry_in, inode_in, inode_of
+from paxosblock.namenode.catalog.draft import Draft, Reads, entry_in, inode_in, inode_of
 from paxosblock.namenode.catalog.permissions import ITSELF, Action, Actor
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
@@ -44,6 +44,8 @@ from paxosblock.namenode.kv.past import PastView
 from paxosblock.protocol.types import Durability
 
 _TARGET = struct.Struct(">cQ")
+_LINKED = struct.Struct(">Q")
+"""Behind the target of an entry that was written again: the change that gave it its name."""
 _DIRECTORY = b"d"
 _FILE = b"f"
 
@@ -74,8 +76,25 @@ def pack_target(inode: Inode) -> bytes:
 
 def unpack_target(value: bytes) -> Target:
     """Decode the value of an entry."""
-    kind, number = _TARGET.unpack(value)
+    kind, number = _TARGET.unpack_from(value)
     return Target(number, kind == _DIRECTORY)
+
+
+def linked(entry: Versioned) -> int:
+    """Return the revision of the change that gave an entry its name, also if it was written again
+    since."""
+    if len(entry.value) == _TARGET.size:
+        return entry.revision
+    return int(_LINKED.unpack_from(entry.value, _TARGET.size)[0])
+
+
+def write_again(draft: Draft, key: bytes) -> None:
+    """Write an entry as it is, so that what was decided by it is decided again.
+
+    What `linked` tells of it stays: streams go by that to read each file once.
+    """
+    entry = draft.get(key)
+    draft.put(key, entry.value[: _TARGET.size] + _LINKED.pack(linked(entry)))
 
 
 def missing(path: str) -> NotFoundError:
@@ -150,7 +169,7 @@ def descend(reads: Reads, names: tuple[str, ...], actor: Actor) -> tuple[Target,
             return Target(number, True), depth
         if read is not None and free:
             read[key] = found
-        kind, number = _TARGET.unpack(found.value)
+        kind, number = _TARGET.unpack_from(found.value)
     return Target(number, kind == _DIRECTORY), len(names)
 
 
@@ -390,15 +409,15 @@ def list_directory(
     page = tuple(
         _entry_status(view, f"{stem}/{keys.name_in(key)}", value) for key, value in found[:limit]
     )
-    linked = tuple(value.revision for _, value in found[:limit])
+    links = tuple(linked(value) for _, value in found[:limit])
     changed = view.get(keys.touched(target.number)).revision
-    return Listing(page, len(found) > limit, view.revision, linked, target.number, changed)
+    return Listing(page, len(found) > limit, view.revision, links, target.number, changed)
 
 
 def _listed_file(view: View | PastView, path: str) -> Listing:
     parent, name = paths.split(path)[:-1], paths.split(path)[-1]
     entry = view.get(keys.entry(find_directory(view, parent, ITSELF), name))  # it was checked
-    return Listing((_entry_status(view, path, entry),), False, view.revision, (entry.revision,))
+    return Listing((_entry_status(view, path, entry),), False, view.revision, (linked(entry),))
 
 
 def _entry_status(reads: Reads, path: str, entry: Versioned) -> FileStatus:

@@ -63,7 +63,7 @@ def encrypt(
     draft.put_inode(asked_for(msgspec.structs.replace(inode, zone=inode.number)))
     # A decision of this moment that makes something in the directory has read its entry, and not
     # its inode: with this it is made again.
-    draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
+    tree.write_again(draft, keys.entry(inode.parent, inode.name))
     return EncryptionZone(path, inode.number, zone.master)
 
 
