@@ -17,8 +17,9 @@ CERTIFICATES: Final = "SSL_CERT_FILE"
 SERVER_YOUNG_MAX: Final = 20_000
 """Python looks for objects that only hold each other when this many more were made than freed. With
 Python's 700 a NameNode looks every 36 calls, at those under way, which takes 4 % of its time."""
-BUFFER_BYTES_MIN: Final = 128 * KIB
-"""The least length of a buffer that has pages of its own, for `return_freed_memory`."""
+BUFFER_BYTES_MIN: Final = 384 * KIB
+"""The least length of a buffer that has pages of its own, for `return_freed_memory`: chunks have
+them. What a loop reads at a time, up to 256 KiB, has none: new pages cost more than the copy."""
 _MMAP_THRESHOLD: Final = -3
 """The name in `malloc.h` of what `mallopt` sets so."""
 
