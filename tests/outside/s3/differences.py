@@ -147,7 +147,6 @@ VERSITYGW_TESTS: Final[tuple[Difference, ...]] = (
         " tell checksums; one may begin behind an upload that is gone",
         (
             "ListMultipartUploads_invalid_uploadId_marker",
-            "ListMultipartUploads_keyMarker_not_from_list",
             "ListObjectsV2_both_start_after_and_continuation_token",
             "ListObjectsV2_list_all_objs",
             "ListObjects_list_all_objs",
@@ -216,6 +215,11 @@ VERSITYGW_TESTS: Final[tuple[Difference, ...]] = (
     ),
 )
 BY_TIME: Final = frozenset(
-    {"CopyObject_with_special_characters", "PostObject_success_double_dash_boundary"}
+    {
+        "CopyObject_with_special_characters",
+        "ListMultipartUploads_keyMarker_not_from_list",
+        "PostObject_success_double_dash_boundary",
+    }
 )
-"""Tests that pass or fail at either server: they read a body when they gave up the request."""
+"""Tests that pass or fail by chance: two read a body when they gave up the request, and one depends
+on the order of ids that versitygw draws."""
