@@ -47,22 +47,30 @@ class Background:
         task.add_done_callback(lambda _: work.close())  # it may be cancelled before it goes on
         return task
 
-    def repeat(self, name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    def repeat(
+        self,
+        name: str,
+        work: Callable[[], Awaitable[None]],
+        pause_s: float,
+        retry_s: float = RETRY_S,
+    ) -> None:
         """Do `work` for ever, with pauses of `pause_s`. After an error, which is logged, it is
-        tried again `RETRY_S` later.
+        tried again `retry_s` later.
         """
-        self.start(self._repeat(name, work, pause_s), name)
+        self.start(self._repeat(name, work, pause_s, retry_s), name)
 
-    async def _repeat(self, name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    async def _repeat(
+        self, name: str, work: Callable[[], Awaitable[None]], pause_s: float, retry_s: float
+    ) -> None:
         while True:
             try:
                 await work()
             except PaxosBlockError as error:
                 _log.warning("%s: %s", name, error)
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(retry_s)
             except Exception:
                 _log.exception("failed", extra=facts(work=name))
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(retry_s)
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:

@@ -8,15 +8,13 @@ import logging
 import pytest
 
 from paxosblock.errors import NotReadyError
-from paxosblock.namenode import background
 from paxosblock.namenode.background import Background
 
 
 @pytest.mark.parametrize("error", [NotReadyError("not yet"), ValueError("a mistake of ours")])
 async def test_repeated_work_survives_its_errors_and_ends_with_the_node(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background, "RETRY_S", 0)
     work, times, thrice = Background(), 0, asyncio.Event()
 
     async def fail_first() -> None:
@@ -27,7 +25,7 @@ async def test_repeated_work_survives_its_errors_and_ends_with_the_node(
         if times == 3:
             thrice.set()
 
-    work.repeat("counting", fail_first, 0)
+    work.repeat("counting", fail_first, 0, retry_s=0)
     await asyncio.wait_for(thrice.wait(), 10)
     await work.close()
     ended_after = times

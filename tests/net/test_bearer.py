@@ -19,7 +19,6 @@ from paxosblock.config import (
     with_settings,
 )
 from paxosblock.errors import AccessDeniedError, ConfigError
-from paxosblock.net.port import bearer
 from paxosblock.net.port.access import Access
 from paxosblock.net.port.bearer import OwnToken, TokenDoor
 
@@ -72,12 +71,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         access_of(str(tmp_path / "none"))
 
 
-def test_a_file_that_was_replaced_counts_from_then_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bearer, "LOOKS_EVERY_S", 0.0)
+def test_a_file_that_was_replaced_counts_from_then_on(tmp_path: Path) -> None:
     file = Path(written(tmp_path))
-    token = OwnToken(str(file))
+    token = OwnToken(str(file), looks_every_s=0.0)
     assert token.word == WORD
     for half in ("", NEXT[:20]):
         file.write_text(half)

@@ -35,8 +35,15 @@ LOOKS_EVERY_S: Final = 1.0
 class OwnToken:
     """The token that a program sends, as its file has it now, or as it was given."""
 
-    def __init__(self, file: str = "", word: str = "", *, over_plain: bool = False) -> None:
-        """`over_plain`: send it where no TLS hides it, too.
+    def __init__(
+        self,
+        file: str = "",
+        word: str = "",
+        *,
+        over_plain: bool = False,
+        looks_every_s: float = LOOKS_EVERY_S,
+    ) -> None:
+        """`over_plain`: send it where no TLS hides it, too. The file is looked at every so often.
 
         Raises:
             ConfigError: the file cannot be read, everybody may read it, or it holds no token; or
@@ -44,7 +51,7 @@ class OwnToken:
         """
         self._file, self._over_plain = file, over_plain
         self._stamp: tuple[int, ...] = ()
-        self._looked_s = monotonic()
+        self._looked_s, self._looks_every_s = monotonic(), looks_every_s
         self._word = word or self._read()
         self._ours: tuple[str, str] = ("", "")
         """A token of an issuer, and that of the cluster which it was exchanged for."""
@@ -57,7 +64,7 @@ class OwnToken:
     def word(self) -> str:
         """The token as it is now: a file that was replaced counts from then on."""
         now_s = monotonic()
-        if self._file and now_s - self._looked_s >= LOOKS_EVERY_S:
+        if self._file and now_s - self._looked_s >= self._looks_every_s:
             self._looked_s = now_s
             try:
                 if stamp_of(self._file) != self._stamp:
