@@ -40,6 +40,7 @@ RESTLESS: Final = 10
 """After so many waits in vain another program uses the disk for good: later waits are short."""
 HARDLY_S: Final = 1.0
 SMALL_ROOM_BYTES: Final = 256 * MIB
+TOUCHED_BYTES: Final = GIB
 PERCENTILES: Final = {"p50": 0.5, "p99": 0.99}
 
 LEADER, FOLLOWER, DATANODE, CLIENT = "NameNode", "follower", "DataNodes", "client"
@@ -183,13 +184,15 @@ class Bench:
         )
 
     async def quiet(self) -> None:
-        """Sync, and wait until the disk is quiet; every side of every round begins with it."""
+        """Sync, wait until the disk is quiet, and touch memory (`host.touch_memory`); every side
+        of every round begins with it, ours, peers and limits."""
         if self.options.small:
             return
         within_s = QUIET_WITHIN_S if self._clusters.restless < RESTLESS else HARDLY_S
         if not await host.quiet(within_s):
             self._clusters.restless += 1
             host.progress(f"{self.case}: the disk was not quiet within {within_s:g} s")
+        await asyncio.to_thread(host.touch_memory, TOUCHED_BYTES)
 
     async def bare(self, measure: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return the result of `measure`, a bare limit, in a thread once the disk is quiet."""

@@ -1,9 +1,10 @@
-"""BookKeeper, etcd and NATS JetStream in the same run, three replicas each, and HDFS where it fits.
+"""BookKeeper, etcd, Kafka and NATS JetStream in the same run, three replicas each, and HDFS where
+it fits.
 
-An acknowledged write is on the disks of every replica (ours, HDFS by `hsync`), or of two of three
-(BookKeeper, etcd, NATS with `sync_interval: always`). Each system's own client makes the load, with
-as many callers in one process: in Java for HDFS and BookKeeper, in Go for etcd and NATS, in Python
-for ours.
+An acknowledged write is on the disks of every replica (ours, HDFS by `hsync`, Kafka that flushes
+every batch), or of two of three (BookKeeper, etcd, NATS with `sync_interval: always`). Each
+system's own client makes the load, with as many callers in one process: in Java for HDFS,
+BookKeeper and Kafka, in Go for etcd and NATS, in Python for ours.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from benchmarks.peers.beside import (
 from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.gopeers import Etcd, Nats
 from benchmarks.peers.hdfs import DATANODES, Hdfs
+from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.processes import Peer, Server
 from benchmarks.stats import counted
 from benchmarks.suite import Bench, case
@@ -44,11 +46,24 @@ ENTRY_BYTES: Final = KIB
 WRITERS: Final = (1, 20)
 PIECE_BYTES: Final = 16 * KIB
 VALUE_BYTES: Final = 100
-COMMANDS: Final = {Hdfs: "durable", BookKeeper: "durable", Etcd: "put", Nats: "publish"}
+COMMANDS: Final[Mapping[type[Peer], str]] = {
+    Hdfs: "durable",
+    BookKeeper: "durable",
+    Kafka: "durable",
+    Etcd: "put",
+    Nats: "publish",
+}
+FAILING: Final[tuple[type[Peer], ...]] = (Hdfs, BookKeeper, Etcd, Nats)
+"""Those whose nodes the case of failures kills."""
 DISK_OF: Final[Mapping[type[Peer], Mapping[str, dict[str, int]]]] = {
     Hdfs: {"hsync, 3 of 3": {}},
     # So many bookies have forced an entry to disk before it is acknowledged: as usual, and as ours.
     BookKeeper: {"journal, 2 of 3": {"acks": 2}, "journal, 3 of 3": {"acks": 3}},
+    # Its flushes of several partitions follow each other, and writers of one share a batch.
+    Kafka: {
+        "flushed, 3 of 3, a partition each": {"shared": 0},
+        "flushed, 3 of 3, one partition": {"shared": 1},
+    },
     Etcd: {"log, 2 of 3": {}},
     Nats: {"sync_interval always, 2 of 3": {}},
 }
@@ -140,7 +155,7 @@ async def keys_beside_etcd(bench: Bench) -> None:
 @case("failures-beside-peers", usual=False, room_bytes=4 * GIB)
 async def failures_beside_peers(bench: Bench) -> None:
     """For how long does a failure keep a writer, or a user of names, waiting, beside peers?"""
-    async with peers(bench, list(COMMANDS)) as others:
+    async with peers(bench, FAILING) as others:
         cluster = await bench.cluster(DATANODES, 3)
         by_kind = {type(each): each for each in others}
         async with AsyncClient(cluster.url) as fs:

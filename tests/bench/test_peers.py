@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import catalog, suite
-from benchmarks.peers import bookkeeper, fetch, gopeers, hdfs, s3_servers
+from benchmarks.peers import bookkeeper, fetch, gopeers, hdfs, kafka, s3_servers
 from benchmarks.peers.processes import Load, Server, free_ports
 from benchmarks.record import Record
 from paxosblock.errors import UnavailableError
@@ -24,7 +24,14 @@ BESIDE = [name for name in suite.CASES if "beside" in name]
 Fetched = fetch.Jars | fetch.GoPrograms
 EVERY = pytest.mark.parametrize(
     "peer",
-    [hdfs.JARS, bookkeeper.JARS, gopeers.PROGRAMS, s3_servers.VERSITYGW, s3_servers.LOAD],
+    [
+        hdfs.JARS,
+        bookkeeper.JARS,
+        kafka.JARS,
+        gopeers.PROGRAMS,
+        s3_servers.VERSITYGW,
+        s3_servers.LOAD,
+    ],
     ids=lambda peer: peer.name,
 )
 

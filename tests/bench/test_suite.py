@@ -82,6 +82,18 @@ def test_a_checkout_without_git_is_measured_and_says_that_its_revision_is_unknow
     )
 
 
+def test_memory_that_is_touched_is_taken_and_given_back() -> None:
+    text = (
+        "from benchmarks.host import *; from paxosblock.base.units import MIB;"
+        "before = most_resident_bytes(); touch_memory(64 * MIB);"
+        "print((most_resident_bytes() - before) // MIB, (resident_bytes() - before) // MIB)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, check=True)
+    taken, left = map(int, done.stdout.split())
+    assert taken >= 60
+    assert left <= 4
+
+
 def test_the_processor_time_below_a_process_has_that_of_children_that_ended() -> None:
     burns = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
     starts = (
