@@ -99,6 +99,18 @@ class CreateAndWrite(Signed, frozen=True, tag=True, gc=False, omit_defaults=True
     capability: bytes = b""
 
 
+class CreateAndWriteAll(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Stream call: the chunks of several new blocks; each is handled as if it came alone."""
+
+    each: tuple[CreateAndWrite, ...]
+
+
+class Votes(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Answers to each of `CreateAndWriteAll`, in their order. `NoAnswer` has an error here."""
+
+    each: tuple[Vote | Nack | NoAnswer, ...]
+
+
 class Watch(Signed, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Stream call: the state of a replica once it has more than `known_length` chunks.
 
@@ -300,12 +312,15 @@ FIND_REPLICA = Method("replica", FindReplica, ReplicaList)
 FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)
 PROCESS = Method("process", AskProcess, Process)
 
-StreamCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks | Admit | BorrowReplica
+BlockCall = Envelope | CreateAndWrite | Watch | ReadBytes | FetchChunks | Admit | BorrowReplica
+"""Stream calls about one block."""
+StreamCall = BlockCall | CreateAndWriteAll
 STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)
 """Requests that travel on the data stream as CALL frames."""
 STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (
     *get_args(Answer),
     Vote,
+    Votes,
     Chunks,
     Run,
     BlockAdmitted,

@@ -331,7 +331,7 @@ class Acceptor:
         taking = [self._taking(each) for each in envelopes]
         if taking:
             await asyncio.wait(taking, timeout=PROMPT_S)
-        return tuple(map(_answered, taking))
+        return tuple(map(answered, taking))
 
     def _taking(self, envelope: Envelope) -> asyncio.Future[Any]:
         """Answer one of several messages, without a task if it takes but a record."""
@@ -392,14 +392,14 @@ class Acceptor:
                     owner.changed()
 
 
-def _answered(taking: asyncio.Future[Any]) -> Answer | NoAnswer:
+def answered(taking: asyncio.Future[Any]) -> Any:
+    """Return the answer to one of several messages; `NoAnswer` if it failed, or is not there."""
     if not taking.done():
         taking.cancel()  # its step goes on
         return NoAnswer()
     error = taking.exception()
     if error is None:
-        answer: Answer = taking.result()
-        return answer
+        return taking.result()
     return NoAnswer(encode_error(error_for_peer(error, "one of several messages", _log)))
 
 

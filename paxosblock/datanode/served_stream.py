@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -22,19 +22,22 @@ from paxosblock.api.datanode import (
     STREAM_REPLIES,
     Admit,
     BlockAdmitted,
+    BlockCall,
     BorrowReplica,
     CreateAndWrite,
+    CreateAndWriteAll,
     Envelope,
     FetchChunks,
     LentReplica,
     NotLent,
     ReadBytes,
     StreamCall,
+    Votes,
     Watch,
 )
 from paxosblock.api.user_tokens import TokenRight
 from paxosblock.base.durations import BOUNDS_S
-from paxosblock.datanode.acceptor import Acceptor
+from paxosblock.datanode.acceptor import Acceptor, answered
 from paxosblock.datanode.counters import DataNodeCounters
 from paxosblock.datanode.lender import Lender
 from paxosblock.datanode.replica_reads import Reader
@@ -180,24 +183,32 @@ class ServedStream:
     def _at_once(self, request: StreamCall) -> object | None:
         """Return a part of a chunk that needs no waiting, neither for a disk nor for a reader that
         has not received the replies before; or the future of a vote that takes no task."""
-        if self._acceptor.outside or self._check_token is not None:
-            return None
-        if self._rights is not None and not self._rights.admit_known(request):
-            return None
         if isinstance(request, CreateAndWrite):
-            voting = self._acceptor.begin_whole(request)
+            voting = self._begin_whole(request)
             if voting is not None:
-                voting.add_done_callback(partial(self._voted_whole, perf_counter()))
+                voting.add_done_callback(self._call_ended)
             return voting
-        if not isinstance(request, ReadBytes):
+        if not isinstance(request, ReadBytes) or not self._may_at_once(request):
             return None
         assert self._connection is not None
         return self._reader.known_part(request) if self._connection.writable else None
 
+    def _may_at_once(self, request: BlockCall) -> bool:
+        """True if a request is allowed, as far as that is known without waiting."""
+        if self._acceptor.outside or self._check_token is not None:
+            return False
+        return self._rights is None or self._rights.admit_known(request)
+
+    def _begin_whole(self, request: CreateAndWrite) -> asyncio.Future[Reply] | None:
+        """Return a vote to come that takes no task; None: it is for `_answer_block`."""
+        voting = self._acceptor.begin_whole(request) if self._may_at_once(request) else None
+        if voting is not None:
+            voting.add_done_callback(partial(self._voted_whole, perf_counter()))
+        return voting
+
     def _voted_whole(self, came_s: float, voting: asyncio.Future[Reply]) -> None:
         if not voting.cancelled() and voting.exception() is None:
             self._count(came_s, voting.result())
-        self._call_ended()
 
     def _count(self, came_s: float, answer: Reply) -> None:
         self._counters.vote_times.note(perf_counter() - came_s)
@@ -208,16 +219,28 @@ class ServedStream:
 
     async def _answer(self, request: StreamCall, header: Header) -> object:
         try:
-            return await self._answer_call(request)
+            if isinstance(request, CreateAndWriteAll):
+                return await self._vote_for_all(request)
+            return await self._answer_block(request)
         finally:
             self._call_ended()
 
-    def _call_ended(self) -> None:
+    def _call_ended(self, _: object = None) -> None:
         self._running_calls -= 1
         if self._paused:
             self._pause_or_resume()
 
-    async def _answer_call(self, request: StreamCall) -> object:
+    async def _vote_for_all(self, request: CreateAndWriteAll) -> Votes:
+        """Begin all in one turn of the loop, so that one sync covers them."""
+        voting: list[asyncio.Future[Any]] = [
+            self._begin_whole(each) or asyncio.create_task(self._answer_block(each))
+            for each in request.each
+        ]
+        if voting:
+            await asyncio.wait(voting)
+        return Votes(tuple(map(answered, voting)))
+
+    async def _answer_block(self, request: BlockCall) -> object:
         self._acceptor.check_inside()
         if self._check_token is not None:
             self._check_token(_token_right(request), type(request).__name__)
@@ -267,7 +290,7 @@ class ServedStream:
         await self._connection.drain()
 
 
-def _token_right(request: StreamCall) -> TokenRight:
+def _token_right(request: BlockCall) -> TokenRight:
     """Return the right that a call takes; some of nodes alone are refused for that."""
     reads = isinstance(request, ReadBytes | Watch | FetchChunks | BorrowReplica)
     if isinstance(request, Envelope):

@@ -14,12 +14,12 @@ from typing import Final
 from paxosblock.api.capability import Capability, Right, allow
 from paxosblock.api.datanode import (
     Admit,
+    BlockCall,
     CreateAndWrite,
     Envelope,
     FindChunk,
     FindReplica,
     ReadBytes,
-    StreamCall,
     Watch,
 )
 from paxosblock.datanode.own_keys import OwnKeys
@@ -39,7 +39,7 @@ _DECIDE: Final = int(Right.DECIDE)
 
 _OF_MESSAGE: Final[dict[type, int]] = {Read: _READ, Create: _CREATE}
 
-Request = StreamCall | FindChunk | FindReplica
+Request = BlockCall | FindChunk | FindReplica
 
 
 def needed(request: Request) -> tuple[BlockId, int]:

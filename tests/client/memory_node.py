@@ -19,9 +19,12 @@ from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     CreateAndWrite,
+    CreateAndWriteAll,
     Envelope,
+    NoAnswer,
     ReadBytes,
     Run,
+    Votes,
     Watch,
 )
 from paxosblock.datanode.acceptor import first_chunk
@@ -36,6 +39,7 @@ from paxosblock.net.wire import (
     FrameKind,
     Header,
     MessageTable,
+    encode_error,
     verify_payload,
 )
 from paxosblock.protocol.effects import AdoptLog, AppendChunk, DropReplica, SyncChunks
@@ -349,6 +353,16 @@ class _Stream:
         payload = msgspec.msgpack.encode(reply)
         connection.send_frame(Header.of(FrameKind.NACK, payload, block=reply.block), payload)
 
+    async def _vote_of(self, request: CreateAndWrite, header: Header) -> Vote | Nack | NoAnswer:
+        try:
+            answer = await self._answer(request, header)
+        except PaxosBlockError as error:
+            return NoAnswer(encode_error(error))
+        finally:
+            self._node.calls.remove("CreateAndWrite")
+        assert isinstance(answer, Vote | Nack)
+        return answer
+
     async def _answer(self, request: object, header: Header) -> object:
         match request:
             case Envelope(message=Create() as create):
@@ -368,6 +382,9 @@ class _Stream:
                 if isinstance(voted, Vote) and self._node.faults.vote_for_unsent:
                     return replace(voted, index=ChunkIndex(voted.index + 1000))
                 return voted or nack(self._node.storage, create.block, NO_GENERATION)
+            case CreateAndWriteAll(each=each):
+                self._node.calls.append(f"CreateAndWriteAll of {len(each)}")
+                return Votes(tuple([await self._vote_of(one, header) for one in each]))
             case Envelope(message=Read() as read):
                 self._node.reads_of_state += 1
                 return self._node.handle_read(read)

@@ -9,21 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from msgspec.structs import replace
 
-from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES, CreateAndWrite, ReadBytes
+from paxosblock.api.datanode import (
+    STREAM_CALLS,
+    STREAM_REPLIES,
+    CreateAndWrite,
+    CreateAndWriteAll,
+    NoAnswer,
+    ReadBytes,
+)
+from paxosblock.api.datanode import Votes as VotesOfAll
 from paxosblock.datanode.counters import CopiedBytes, DataNodeCounters
 from paxosblock.datanode.replica_reads import PIECE_BYTES
 from paxosblock.datanode.served_stream import MAX_WAITING_VOTES, ServedStream
 from paxosblock.datanode.stream_rights import StreamRights
+from paxosblock.errors import ProtocolError
 from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.streams.beats import arrived_bytes, beat_wish
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream_calls import Bulk, CallChannel, open_channel
 from paxosblock.net.streams.stream_server import upgrade_handler
-from paxosblock.net.wire import Header, MessageTable
+from paxosblock.net.wire import Header, MessageTable, decode_error
 from paxosblock.protocol.messages import Create, Vote
 from paxosblock.protocol.read import Version
-from paxosblock.protocol.types import Durability, Generation
+from paxosblock.protocol.types import BlockId, Durability, Generation
 from tests.datanode.node import BLOCK, Node, chunk, frame, name, running
 from tests.datanode.process import Votes
 from tests.disks.faults import HELD, SYNCS, Fault
@@ -101,6 +111,36 @@ async def test_a_replica_is_made_with_its_only_chunk_in_one_call(tmp_path: Path)
         assert (answer.storage, answer.index, answer.synced) == (node.storage, 0, True)
         assert votes.votes == []
         assert b"paxosblock_datanode_votes_total 1.0" in counters.metrics.render()
+
+
+async def test_several_replicas_are_made_by_one_call_and_one_that_is_wrong_is_refused_by_itself(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node, stream_to(node) as (channel, _, counters):
+        first, *blocks = [BlockId(BLOCK + number) for number in range(21)]
+        begun, *each = [
+            CreateAndWrite(
+                node.storage,
+                Create(block, 4, Durability.DISK, small=True),
+                frame(0, block=block)[1],
+            )
+            for block in (first, *blocks)
+        ]
+        await channel.call(begun, timeout_s=10)  # makes the log that small replicas share
+        before = node.volumes[0].commit.sync_count
+        each[7] = replace(each[7], frame=b"no chunk")
+        answer = await channel.call(CreateAndWriteAll(tuple(each)), timeout_s=10)
+        assert isinstance(answer, VotesOfAll)
+        wrong = answer.each[7]
+        assert isinstance(wrong, NoAnswer)
+        assert isinstance(decode_error(wrong.error), ProtocolError)
+        votes = [vote for vote in answer.each if isinstance(vote, Vote)]
+        assert [vote.block for vote in votes] == blocks[:7] + blocks[8:]
+        assert all(vote.synced for vote in votes)
+        assert node.acceptor.find(blocks[7], node.storage) is None
+        assert node.volumes[0].commit.sync_count <= before + 2
+        assert b"paxosblock_datanode_votes_total 20.0" in counters.metrics.render()
+        assert await channel.call(CreateAndWriteAll(()), timeout_s=10) == VotesOfAll(())
 
 
 SIZE = 8 * PIECE_BYTES

@@ -16,8 +16,10 @@ from paxosblock.api.datanode import (
     Admit,
     BlockAdmitted,
     CreateAndWrite,
+    CreateAndWriteAll,
     Envelope,
     FetchChunks,
+    NoAnswer,
     ReadBytes,
     Run,
     Watch,
@@ -27,6 +29,7 @@ from paxosblock.datanode.own_keys import OwnKeys
 from paxosblock.datanode.stream_rights import KEPT_MAX, StreamRights
 from paxosblock.errors import AccessDeniedError, NotReadyError, OutcomeUnknownError
 from paxosblock.net.streams.stream_calls import CallChannel
+from paxosblock.net.wire import decode_error
 from paxosblock.protocol.messages import Create, Created, Delete, NextGS, Read, ReadReply, Vote
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Durability, Generation
@@ -71,6 +74,22 @@ class Attacker:
     async def create(self, capability: bytes, block: BlockId = OTHER) -> Any:
         create = Create(block, WINDOW, Durability.DISK)
         return await self.call(Envelope(self.node.storage, create, capability=capability))
+
+    async def create_several(self, capability: bytes) -> None:
+        """Create `OTHER` behind a block that is allowed. Raises the error of the one."""
+        whole = [
+            CreateAndWrite(
+                self.node.storage,
+                Create(block, WINDOW, Durability.DISK, small=True),
+                frame(0, block=block)[1],
+                allows,
+            )
+            for block, allows in ((BlockId(9), signed(CREATE, BlockId(9))), (OTHER, capability))
+        ]
+        first, second = (await self.call(CreateAndWriteAll(tuple(whole)))).each
+        assert isinstance(first, Vote)
+        if isinstance(second, NoAnswer):
+            raise decode_error(second.error)
 
     async def voted(self, index: int, generation: int = 0, block: BlockId = BLOCK) -> None:
         """Send a chunk, and wait for its vote. Raises the error that closes the stream instead."""
@@ -173,6 +192,7 @@ ATTACKS: dict[str, Attack] = {
             signed(WRITE, OTHER),
         )
     ),
+    "create and write among several": lambda a: a.create_several(signed(WRITE, OTHER)),
     "fence a writer": lambda a: a.call(
         Envelope(
             a.node.storage,

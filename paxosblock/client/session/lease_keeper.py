@@ -26,9 +26,12 @@ T = TypeVar("T")
 class _WeakCallbacks(NamedTuple):
     """Methods of a writer: one dropped without `close` must be collected all the same."""
 
-    on_lost: WeakMethod[Callable[[], None]]
-    open_block: WeakMethod[Callable[[], OpenBlock | None]]
-    on_roll: WeakMethod[Callable[[BlockId], None]]
+    on_lost: Callable[[], Callable[[], None] | None]
+    open_block: Callable[[], Callable[[], OpenBlock | None] | None]
+    on_roll: Callable[[], Callable[[BlockId], None] | None]
+
+
+_UNHEARD: Final = _WeakCallbacks(lambda: None, lambda: None, lambda: None)
 
 
 def new_writer() -> WriterId:
@@ -66,8 +69,16 @@ class LeaseKeeper:
         """
         gone = WeakMethod(open_block, lambda _: self.drop(writer))
         self._kept[writer] = _WeakCallbacks(WeakMethod(on_lost), gone, WeakMethod(on_roll))
+        self._begin()
+
+    def _begin(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._renew(), name="paxosblock-leases")
+
+    def keep_unheard(self, writer: WriterId) -> None:
+        """Renew this writer's lease until `drop`, and call nothing if it is lost."""
+        self._kept[writer] = _UNHEARD
+        self._begin()
 
     def drop(self, writer: WriterId) -> None:
         """Stop renewing the lease of this writer."""

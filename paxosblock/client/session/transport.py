@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
 from paxosblock.api.datanode import (
@@ -15,11 +16,14 @@ from paxosblock.api.datanode import (
     BorrowReplica,
     Chunks,
     CreateAndWrite,
+    CreateAndWriteAll,
     Envelope,
     LentReplica,
+    NoAnswer,
     NotLent,
     ReadBytes,
     Run,
+    Votes,
     Watch,
 )
 from paxosblock.base.checksum import Buffer
@@ -30,7 +34,7 @@ from paxosblock.net.port.upgrade import close_ends, split_address
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import connect
 from paxosblock.net.streams.stream_calls import CallChannel, ChunkSink
-from paxosblock.net.wire import FrameKind, Header, MessageTable, verify_payload
+from paxosblock.net.wire import FrameKind, Header, MessageTable, decode_error, verify_payload
 from paxosblock.protocol.messages import Nack, Vote
 from paxosblock.protocol.types import BlockId
 
@@ -111,7 +115,7 @@ class DataConnection:
         """
         answer = await self._call(question, timeout_s)
         if (
-            isinstance(answer, Vote | Chunks | Run | BlockAdmitted | LentReplica | NotLent)
+            isinstance(answer, Vote | Votes | Chunks | Run | BlockAdmitted | LentReplica | NotLent)
             or answer.storage != question.storage
         ):
             raise ProtocolError(f"{self.address} did not answer for {question.storage}: {answer}")
@@ -124,9 +128,30 @@ class DataConnection:
             PaxosBlockError: there is none: no answer, a refusal, or an error of the DataNode.
         """
         answer = await self._call(request, timeout_s, soon=True)
-        if not isinstance(answer, Vote) or answer.storage != request.storage:
-            raise ProtocolError(f"{self.address} did not vote for {request.storage}: {answer}")
-        return answer
+        vote = self._vote_of(request, answer)
+        if isinstance(vote, PaxosBlockError):
+            raise vote
+        return vote
+
+    async def votes(
+        self, requests: Sequence[CreateAndWrite], timeout_s: float
+    ) -> list[Vote | PaxosBlockError]:
+        """Return the vote for each of several chunks as `vote` does, or why there is none.
+
+        Raises:
+            PaxosBlockError: no answer.
+        """
+        answer = await self._call(CreateAndWriteAll(tuple(requests)), timeout_s)
+        if not isinstance(answer, Votes) or len(answer.each) != len(requests):
+            raise ProtocolError(f"{self.address} answered {type(answer).__name__}")
+        return list(map(self._vote_of, requests, answer.each))
+
+    def _vote_of(self, request: CreateAndWrite, answer: object) -> Vote | PaxosBlockError:
+        if isinstance(answer, Vote) and answer.storage == request.storage:
+            return answer
+        if isinstance(answer, NoAnswer) and answer.error:
+            return decode_error(answer.error)
+        return ProtocolError(f"{self.address} did not vote for {request.storage}: {answer}")
 
     async def admit(self, block: BlockId, capability: bytes, timeout_s: float) -> None:
         """Have the chunks of a block taken on this stream that was opened on another one.

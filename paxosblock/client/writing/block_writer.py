@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Self
@@ -221,16 +221,37 @@ class BlockWriter:
         Raises:
             BlockFailed: at least one of them did not vote.
         """
+        frame = self._whole_frame(chunk)
+        await self._open_everywhere(partial(self._write_whole_at, frame=frame))
+
+    def begin_whole(self, chunk: Chunk) -> list[tuple[str, CreateAndWrite]]:
+        """Begin `write_whole`: return the message to each member, and its address. The caller sends
+        them, gives the votes to `on_vote`, and calls `opened`."""
+        create = write.create_message(self._writer, self._durability, small=True)
+        frame = self._whole_frame(chunk)
+        return [
+            (each.address, CreateAndWrite(each.storage, create, frame, each.capability))
+            for each in map(self._member, self.members)
+        ]
+
+    def _whole_frame(self, chunk: Chunk) -> bytes:
+        """Propose the first chunk behind Create; return the frame that takes it there."""
         stored = chunk if self._cipher is None else self._encrypted(self._cipher, chunk)
         self._writer, message = write.send_with_create(self._writer, stored.size_bytes, stored.crc)
         self.sent_bytes += chunk.size_bytes
         self._in_flight.append(_InFlight(chunk, stored, self._pool.clock.now_s))
-        frame = frame_header(message) + stored.data
-        await self._open_everywhere(partial(self._write_whole_at, frame=frame))
+        return frame_header(message) + stored.data
 
     async def _open_everywhere(self, open_at: Callable[[BlockMember], Awaitable[None]]) -> None:
         asked = [(self._member(at).address, self._open_with(at, open_at)) for at in self.members]
-        errors = await self._pool.errors(asked)
+        self.opened(await self._pool.errors(asked))
+
+    def opened(self, errors: Sequence[PaxosBlockError | None]) -> None:
+        """W1: end `open`, `write_whole` or `begin_whole`, with what went wrong at each member.
+
+        Raises:
+            BlockFailed: something did.
+        """
         failed: list[StorageId] = []
         for storage, error in zip(self.members, errors, strict=True):
             if error is not None:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import warnings
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -118,9 +118,11 @@ class AsyncFileWriter:
         reopens: bool = False,
         first: BlockView | None = None,
         options: WriteOptions | None = None,
+        failed: Iterable[StorageId] = (),
     ) -> None:
         """`status` is the NameNode's answer to `writer`; `previous` the file's last block, in which
-        it goes on if it `reopens` that; `first` the block that was made with a new one."""
+        it goes on if it `reopens` that; `first` the block that was made with a new one; `failed`
+        the storages that failed its writer a moment ago."""
         self.status = status
         self._session = session
         self._writer = writer
@@ -133,6 +135,7 @@ class AsyncFileWriter:
         self._cut_bytes = self._finished_bytes = status.size  # became chunks; are in other blocks
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
+        self._exclusions.add(failed)
         self._next = NextBlock(
             session, status, writer, window, self._exclusions,
             last=previous, reopens=reopens, first=first,

@@ -39,9 +39,13 @@ from paxosblock.base.replacement import WriteOptions
 from paxosblock.base.units import MIB
 from paxosblock.client.session.lease_keeper import new_writer
 from paxosblock.client.session.shared_session import SharedSession
+from paxosblock.client.writing.block_writer import BlockFailed, BlockWriter
+from paxosblock.client.writing.chunks import Chunk, chunk_of
 from paxosblock.client.writing.file_writer import ABORT_FOR_S, AsyncFileWriter, closing
+from paxosblock.client.writing.next_block import is_small
+from paxosblock.client.writing.whole_blocks import written_together
 from paxosblock.errors import Outcome, PaxosBlockError
-from paxosblock.protocol.types import Durability
+from paxosblock.protocol.types import SMALL_BYTES_MAX, Durability, StorageId
 
 FILES_TOGETHER: Final = 24
 """Files of a batch: the NameNode decides about so many in one turn, and answers others then."""
@@ -162,6 +166,51 @@ async def put_together(
     return await _Batch(session, files, parents=parents).put()
 
 
+class _Made:
+    """A file of a batch that was made under a hidden name."""
+
+    def __init__(self, file: WholeFile, asked: CreateFile, made: CreatedFile) -> None:
+        self.file = file
+        self.asked = asked
+        self.status = made.status
+        self.first = made.first
+        """The block that was made with it, until that was tried."""
+        self.failed: tuple[StorageId, ...] = ()
+        """Members of that block that failed."""
+        self.end: CloseFile | None = None
+        """The request that closes it, once it is written."""
+        self._writer: AsyncFileWriter | None = None
+
+    @property
+    def replicas(self) -> PutReplicas:
+        """Return the members of its block."""
+        wanted, writer = self.status.replication, self._writer
+        if writer is None:  # it has the block that was made with it, which has all
+            return PutReplicas(wanted, wanted, "")
+        return PutReplicas(writer.fewest_replicas, wanted, writer.shortfall)
+
+    def whole(self, session: SharedSession) -> tuple[BlockWriter, Chunk] | None:
+        """Return its only chunk, if that is a short one, and the writer of its block."""
+        like, first = self.file.like, self.first
+        longest = min(like.chunk_size, self.status.block_size, SMALL_BYTES_MAX)
+        if first is None or self.file.size > longest:
+            return None
+        chunk = chunk_of(memoryview(self.file.content).cast("B"))
+        if not is_small([chunk], first.added_bytes):
+            return None
+        return BlockWriter(first, self.asked.writer, session.namenodes, session.writing), chunk
+
+    def begin(self, session: SharedSession) -> AsyncFileWriter:
+        """Return a writer for a file that is not `whole`."""
+        like = self.file.like
+        self._writer = AsyncFileWriter(
+            session, self.status, self.asked.writer,
+            chunk_size=like.chunk_size, window=like.window, first=self.first,
+            options=like.options, failed=self.failed,
+        )  # fmt: skip
+        return self._writer
+
+
 class _Batch:
     """Files that are published together."""
 
@@ -178,8 +227,10 @@ class _Batch:
         try:
             request = self._creation()
             created = await self._session.namenodes.call_once(CREATE_FILES, request)
-            writers = self._writers(request, created.files)
-            async with self._written(writers) as closes:
+            made = [
+                _Made(*each) for each in zip(self._files, request.files, created.files, strict=True)
+            ]
+            async with self._written(made) as closes:
                 publishing = True
                 await self._session.namenodes.call_once(TRANSACT, self._publication(closes))
         except BaseException as error:
@@ -187,10 +238,7 @@ class _Batch:
                 error.with_outcome(Outcome.NEVER)
             await self._give_up()
             raise
-        return [
-            PutReplicas(each.fewest_replicas, each.status.replication, each.shortfall)
-            for each in writers
-        ]
+        return [each.replicas for each in made]
 
     def _creation(self) -> CreateFiles:
         host = self._session.config.host
@@ -213,31 +261,44 @@ class _Batch:
         directory = MakeDirectories(self._directory, permission=0o700, ttl_s=HIDDEN_FOR_S)
         return CreateFiles(tuple(files), directory)
 
-    def _writers(
-        self, request: CreateFiles, created: Sequence[CreatedFile]
-    ) -> list[AsyncFileWriter]:
-        return [
-            AsyncFileWriter(
-                self._session, made.status, asked.writer,
-                chunk_size=file.like.chunk_size, window=file.like.window, first=made.first,
-                options=file.like.options,
-            )
-            for file, asked, made in zip(self._files, request.files, created, strict=True)
-        ]  # fmt: skip
-
     @contextlib.asynccontextmanager
-    async def _written(self, writers: Sequence[AsyncFileWriter]) -> AsyncIterator[list[CloseFile]]:
+    async def _written(self, made: Sequence[_Made]) -> AsyncIterator[list[CloseFile]]:
         """Write all files, and yield what ends them; then they are closed, or given up."""
         async with contextlib.AsyncExitStack() as stack:
+            leases = self._session.leases
+            for each in made:
+                leases.keep_unheard(each.asked.writer)
+                stack.callback(leases.drop, each.asked.writer)
+            await self._write_whole(made)
+            rest = [each for each in made if each.end is None]
             ends = [
-                stack.enter_async_context(closing(writer, file.content))
-                for writer, file in zip(writers, self._files, strict=True)
+                stack.enter_async_context(closing(each.begin(self._session), each.file.content))
+                for each in rest
             ]
             ended = await asyncio.gather(*ends, return_exceptions=True)
             for error in ended:
                 if isinstance(error, BaseException):
                     raise error
-            yield [each for each in ended if isinstance(each, CloseFile)]
+            for each, end in zip(rest, ended, strict=True):
+                if isinstance(end, CloseFile):
+                    each.end = end
+            yield [each.end for each in made if each.end is not None]
+
+    async def _write_whole(self, made: Sequence[_Made]) -> None:
+        """Write the short ones into the blocks that were made with them. Where that fails the file
+        has another block, which `begin` asks for."""
+        short = [(each, whole) for each in made if (whole := each.whole(self._session))]
+        together = [whole for _, whole in short]
+        ends = await written_together(self._session.writing, together) if together else []
+        for (each, _), end in zip(short, ends, strict=True):
+            each.first = None
+            if isinstance(end, BlockFailed):
+                each.failed = end.failed
+                _log.info("'%s': not in the block that was made with it: %s", each.file.path, end)
+            else:
+                each.end = CloseFile(
+                    each.status.file_id, each.asked.writer, end, size=each.file.size
+                )
 
     def _publication(self, closes: Sequence[CloseFile]) -> Transact:
         operations: list[Operation] = []
