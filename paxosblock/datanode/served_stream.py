@@ -180,35 +180,31 @@ class ServedStream:
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def _at_once(self, request: StreamCall) -> object | None:
+    def _at_once(self, request: StreamCall, *, alone: bool = True) -> object | None:
         """Return a part of a chunk that needs no waiting, neither for a disk nor for a reader that
-        has not received the replies before; or the future of a vote that takes no task."""
+        has not received the replies before; or the future of a vote that takes no task. The request
+        is a call `alone`, or one of several in a call."""
+        if isinstance(request, CreateAndWriteAll):
+            return None
+        if self._acceptor.outside or self._check_token is not None:
+            return None
+        if self._rights is not None and not self._rights.admit_known(request):
+            return None
         if isinstance(request, CreateAndWrite):
-            voting = self._begin_whole(request)
+            voting = self._acceptor.begin_whole(request)
             if voting is not None:
-                voting.add_done_callback(self._call_ended)
+                voting.add_done_callback(partial(self._voted_whole, perf_counter(), alone))
             return voting
-        if not isinstance(request, ReadBytes) or not self._may_at_once(request):
+        if not isinstance(request, ReadBytes):
             return None
         assert self._connection is not None
         return self._reader.known_part(request) if self._connection.writable else None
 
-    def _may_at_once(self, request: BlockCall) -> bool:
-        """True if a request is allowed, as far as that is known without waiting."""
-        if self._acceptor.outside or self._check_token is not None:
-            return False
-        return self._rights is None or self._rights.admit_known(request)
-
-    def _begin_whole(self, request: CreateAndWrite) -> asyncio.Future[Reply] | None:
-        """Return a vote to come that takes no task; None: it is for `_answer_block`."""
-        voting = self._acceptor.begin_whole(request) if self._may_at_once(request) else None
-        if voting is not None:
-            voting.add_done_callback(partial(self._voted_whole, perf_counter()))
-        return voting
-
-    def _voted_whole(self, came_s: float, voting: asyncio.Future[Reply]) -> None:
+    def _voted_whole(self, came_s: float, alone: bool, voting: asyncio.Future[Reply]) -> None:
         if not voting.cancelled() and voting.exception() is None:
             self._count(came_s, voting.result())
+        if alone:
+            self._call_ended()
 
     def _count(self, came_s: float, answer: Reply) -> None:
         self._counters.vote_times.note(perf_counter() - came_s)
@@ -225,17 +221,19 @@ class ServedStream:
         finally:
             self._call_ended()
 
-    def _call_ended(self, _: object = None) -> None:
+    def _call_ended(self) -> None:
         self._running_calls -= 1
         if self._paused:
             self._pause_or_resume()
 
     async def _vote_for_all(self, request: CreateAndWriteAll) -> Votes:
         """Begin all in one turn of the loop, so that one sync covers them."""
-        voting: list[asyncio.Future[Any]] = [
-            self._begin_whole(each) or asyncio.create_task(self._answer_block(each))
-            for each in request.each
-        ]
+        voting = list[asyncio.Future[Any]]()
+        for each in request.each:
+            begun = self._at_once(each, alone=False)
+            if not isinstance(begun, asyncio.Future):
+                begun = asyncio.create_task(self._answer_block(each))
+            voting.append(begun)
         if voting:
             await asyncio.wait(voting)
         return Votes(tuple(map(answered, voting)))
