@@ -34,6 +34,7 @@ MODULES: Final = (
     "benchmarks.cases.observing",
     "benchmarks.cases.gateways",
     "benchmarks.cases.beside_s3",
+    "benchmarks.cases.beside_webhdfs",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -63,6 +64,7 @@ def settings_of_s3a(url: str, key_id: str, secret: str) -> dict[str, str]:
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.access.key": key_id,
         "spark.hadoop.fs.s3a.secret.key": secret,
+        "spark.hadoop.fs.s3a.committer.staging.tmp.path": f"{tempfile.gettempdir()}/spark-staging",
     }
 
 

@@ -139,7 +139,8 @@ DIFFERENCES_HEAD: Final = """
 
 `python -m tests.outside.webhdfs` runs suites of others at a gateway, and at HDFS's own WebHDFS from
 Maven's jars: the tests of a file system that Hadoop 3.4.2 brings (contract tests, those of WebHDFS,
-main operations), and those of HdfsCLI's client. What passes there passes here, but on purpose:
+main operations), and those of HdfsCLI's client, with one address and with two
+(`http://a;http://b`), the first of them dead. What passes there passes here, but on purpose:
 
 | what differs | tests |
 |---|---|"""

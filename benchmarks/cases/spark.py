@@ -24,8 +24,7 @@ async def spark(bench: Bench) -> None:
 
 @case("spark-doors", usual=False, room_bytes=24 * GIB)
 async def spark_doors(bench: Bench) -> None:
-    """How fast does Spark write its own parquet through a gateway, and read it, beside the local
-    disk?"""
+    """How fast does Spark write and read parquet through each door, beside the local disk?"""
     work = _with_spark("spark_doors")
     await asyncio.to_thread(work.jars_of_s3a)  # before anything is started in vain
     cluster = await bench.cluster(kind=WithGateway)

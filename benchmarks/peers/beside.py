@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from benchmarks import host
 from benchmarks.peers.processes import Answer, Peer
@@ -74,8 +74,17 @@ def used(of: Peer) -> dict[str, float]:
     return {role: sum(map(host.processor_s, pids)) for role, pids in of.pids().items()}
 
 
+class Named(Protocol):
+    """A side of a comparison: a peer, or ours."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what a record says about it."""
+        ...
+
+
 def emit_answer(
-    bench: Bench, what: str, of: Peer, number: int, told: tuple[Answer, Spent], **facts: Any
+    bench: Bench, what: str, of: Named, number: int, told: tuple[Answer, Spent], **facts: Any
 ) -> None:
     """Emit rate, p50 and p99 of what a load has measured."""
     answer, spent = told

@@ -48,12 +48,17 @@ class Hdfs(Peer):
         super().__init__(folder)
         self._java = need(self.name, "java")
         self._jars = JARS.fetched()
-        (self.port,) = free_ports(1)
+        self.port, self._web_port = free_ports(2)
 
     @property
     def url(self) -> str:
         """Return what paths of its files begin with."""
         return f"hdfs://127.0.0.1:{self.port}"
+
+    @property
+    def web_address(self) -> str:
+        """Return where its NameNode speaks WebHDFS."""
+        return f"127.0.0.1:{self._web_port}"
 
     @property
     def namenode(self) -> Server:
@@ -105,7 +110,7 @@ class Hdfs(Peer):
         return {
             "dfs.replication": 3,
             "dfs.namenode.rpc-address": f"127.0.0.1:{self.port}",
-            "dfs.namenode.http-address": anywhere,
+            "dfs.namenode.http-address": self.web_address,
             "dfs.namenode.name.dir": (self.folder / "NameNode-0" / "name").as_uri(),
             "dfs.namenode.handler.count": 64,
             "dfs.namenode.safemode.extension": 0,
@@ -115,6 +120,7 @@ class Hdfs(Peer):
             "dfs.datanode.address": anywhere,
             "dfs.datanode.ipc.address": anywhere,
             "dfs.datanode.http.address": anywhere,
+            "dfs.datanode.hostname": "127.0.0.1",  # which its WebHDFS sends programs to
             # With three DataNodes there is none to replace one that fails.
             "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
             "hadoop.tmp.dir": f"{self.folder}/tmp",

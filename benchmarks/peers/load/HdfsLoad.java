@@ -9,6 +9,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
@@ -56,6 +57,7 @@ public final class HdfsLoad implements Load.Commands {
       case "outage-end": return outage.longestSince(options.longNumber("since"));
       case "abandon": return abandon(options);
       case "take-over": return takeOver(options);
+      case "web": return web(options);
       default: throw new IllegalArgumentException("no command " + command);
     }
   }
@@ -196,6 +198,53 @@ public final class HdfsLoad implements Load.Commands {
         create(fs, new Path(mine + "/f" + number), false).close();
         return true;
       default: throw new IllegalArgumentException("no call " + what);
+    }
+  }
+
+  // -- WebHDFS, at any server --------------------------------------------------------------------
+
+  /** Write a file again and again, or read it, or ask for its status: each client its own. */
+  private String web(Load.Options options) throws Exception {
+    FileSystem there = FileSystem.get(new URI("webhdfs://" + options.text("at")), configuration);
+    String what = options.text("what");
+    int bytes = options.number("bytes");
+    byte[] piece = new byte[Math.min(bytes, MIB)];
+    new Random(1).nextBytes(piece);
+    long until = options.until();
+    return Load.all(options.number("clients"), client -> {
+      Load.Times times = new Load.Times();
+      Path path = path(options, client);
+      byte[] mine = piece.clone();
+      for (long begun = System.nanoTime(); times.first() || begun < until; begun = System.nanoTime()) {
+        switch (what) {
+          case "write": webWrite(there, path, mine, bytes); break;
+          case "read": webRead(there, path, mine, bytes); break;
+          case "stat": there.getFileStatus(path); break;
+          default: throw new IllegalArgumentException("nothing is " + what);
+        }
+        times.add(System.nanoTime() - begun);
+      }
+      return times.all();
+    });
+  }
+
+  private static void webWrite(FileSystem there, Path path, byte[] piece, int bytes) throws Exception {
+    try (FSDataOutputStream out = there.create(path, true)) {
+      for (int written = 0; written < bytes; written += piece.length) {
+        out.write(piece);
+      }
+    }
+  }
+
+  private static void webRead(FileSystem there, Path path, byte[] piece, int bytes) throws Exception {
+    int found = 0;
+    try (FSDataInputStream in = there.open(path)) {
+      for (int read = in.read(piece); read >= 0; read = in.read(piece)) {
+        found += read;
+      }
+    }
+    if (found != bytes) {
+      throw new IllegalStateException(found + " bytes of " + bytes);
     }
   }
 

@@ -230,7 +230,8 @@ def tried(scene: Scene, count: int, seed: int) -> bool:
             killed, at = kills.kill(str(number), moment)
             told = _words(killed)
             _tell(f"{scene.name}: {at}: {told}")
-            found = list(broken(killed, at_once=scene.committer.at_once))
+            of = scene.committer
+            found = list(broken(killed, at_once=of.at_once, adopts=of.adopts))
             for each in found:
                 _tell(f"  {each}")
             complaints += found

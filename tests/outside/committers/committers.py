@@ -27,13 +27,18 @@ class Committer:
     settings: Mapping[str, str] = field(default_factory=dict)
     at_once: bool = False
     """All of a job is seen or nothing of it, and a table that is replaced is there all the time."""
+    adopts: bool = False
+    """A job that adds to a table publishes what tasks of a dead one had committed, too."""
 
 
 COMMITTERS: Final[Mapping[str, Committer]] = {
-    "webhdfs": Committer(Door.WEBHDFS),
+    "webhdfs": Committer(Door.WEBHDFS, adopts=True),
     "webhdfs-2": Committer(
         Door.WEBHDFS, {"spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2"}
     ),
-    **{f"s3a-{name}": Committer(Door.S3A, settings_of_committer(name)) for name in OF_S3A},
+    **{
+        f"s3a-{name}": Committer(Door.S3A, settings_of_committer(name), adopts=name == "file")
+        for name in OF_S3A
+    },
     "paxosblock": Committer(Door.OWN, at_once=True),
 }

@@ -104,3 +104,14 @@ def test_a_part_of_a_job_breaks_the_promise_of_those_that_publish_at_once(
 )
 def test_what_must_never_be_seen_is_told(killed: Killed, told: str) -> None:
     assert list(broken(killed, at_once=False)) == [told]
+
+
+def test_tasks_of_a_dead_job_may_be_published_with_the_next_one_where_that_is_known() -> None:
+    again = seen(OLD, NEW, PART, success=True)
+    killed = Killed(False, OLD, NEW, seen(OLD), again)
+    assert list(broken(killed, at_once=False, adopts=True)) == []
+    replaced = Killed(True, OLD, NEW, seen(), seen(NEW, PART, success=True))
+    thrice = Killed(False, OLD, NEW, seen(OLD), seen(OLD, NEW, NEW, PART, success=True))
+    for each in (replaced, thrice):
+        told = ["run again: 0 rows are missing, 5 are too many"]
+        assert list(broken(each, at_once=False, adopts=True)) == told

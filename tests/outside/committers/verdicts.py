@@ -55,13 +55,13 @@ class Killed:
     """The table when the job had run again."""
 
 
-def broken(killed: Killed, *, at_once: bool) -> Iterator[str]:
-    """Yield each promise that was not kept; `at_once` is that of `Committer`."""
+def broken(killed: Killed, *, at_once: bool, adopts: bool = False) -> Iterator[str]:
+    """Yield each promise that was not kept; `at_once` and `adopts` are those of `Committer`."""
     for when, seen in ("killed", killed.before), ("run again", killed.after):
         for name in seen.unreadable:
             yield f"{when}: {name} is not whole"
     yield from _after_the_kill(killed, at_once=at_once)
-    yield from _run_again(killed)
+    yield from _run_again(killed, adopts=adopts)
 
 
 def _after_the_kill(killed: Killed, *, at_once: bool) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _after_the_kill(killed: Killed, *, at_once: bool) -> Iterator[str]:
         yield f"killed: _SUCCESS with {old} of the table before, {new} of the one after"
 
 
-def _run_again(killed: Killed) -> Iterator[str]:
+def _run_again(killed: Killed, *, adopts: bool) -> Iterator[str]:
     seen = killed.after
     if not seen.success:
         yield "run again: no _SUCCESS"
@@ -95,6 +95,9 @@ def _run_again(killed: Killed) -> Iterator[str]:
         wanted = Counter(killed.old) + Counter(killed.new)
         wanted.update({each: killed.before.rows[each] for each in killed.new})
         wanted = +wanted
-    if seen.rows != wanted:
-        missing, more = wanted - seen.rows, seen.rows - wanted
+    most = wanted
+    if adopts and not killed.replaces:
+        most = Counter(killed.old) + Counter(killed.new) + Counter(killed.new)
+    missing, more = wanted - seen.rows, seen.rows - most
+    if missing or more:
         yield f"run again: {missing.total()} rows are missing, {more.total()} are too many"

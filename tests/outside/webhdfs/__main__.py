@@ -1,6 +1,6 @@
 """Runs suites of others at a gateway and at HDFS's own WebHDFS, and compares:
 
-    python -m tests.outside.webhdfs [hadoop] [hdfscli]
+    python -m tests.outside.webhdfs [hadoop] [hdfscli] [hdfscli-two]
 
 What passes at HDFS must pass here, but what `differences.py` names with a reason. Needs Java, Maven
 and the registries; everything is kept in build/webhdfs-suites. Exit code 1 if a test differs.
@@ -9,6 +9,7 @@ and the registries; everything is kept in build/webhdfs-suites. Exit code 1 if a
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import venv
@@ -35,9 +36,20 @@ def hadoop(address: str, folder: Path) -> Verdicts:
 
 def hdfscli(address: str, folder: Path) -> Verdicts:
     """Run HdfsCLI's tests of its client, from its archive at the index."""
+    return _hdfscli_at(f"http://{address}", folder)
+
+
+def hdfscli_of_two(address: str, folder: Path) -> Verdicts:
+    """Run them with the addresses of two servers, the first of which is dead."""
+    with socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))  # nothing listens there
+        return _hdfscli_at(f"http://127.0.0.1:{dead.getsockname()[1]};http://{address}", folder)
+
+
+def _hdfscli_at(url: str, folder: Path) -> Verdicts:
     python, sources = _hdfscli_of_the_index()
     results = folder / "results"
-    settings = {"HDFSCLI_TEST_URL": f"http://{address}", "HDFSCLI_TEST_USER": current_user()}
+    settings = {"HDFSCLI_TEST_URL": url, "HDFSCLI_TEST_USER": current_user()}
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     where = [f"--junitxml={results}", f"--rootdir={sources}", str(sources / "test/test_client.py")]
     with (folder / "suite.log").open("wb") as log:
@@ -75,12 +87,17 @@ def _hdfscli_of_the_index() -> tuple[Path, Path]:
 
 COMPARISON: Final = Comparison(
     "tests.outside.webhdfs",
-    {"hadoop": Suite(hadoop, HADOOP), "hdfscli": Suite(hdfscli, HDFSCLI)},
+    {
+        "hadoop": Suite(hadoop, HADOOP),
+        "hdfscli": Suite(hdfscli, HDFSCLI),
+        "hdfscli-two": Suite(hdfscli_of_two, HDFSCLI),
+    },
     ("gateway", gateway),
     ("hdfs", hdfs),
     FOLDER,
     BY_TIME,
 )
+
 
 if __name__ == "__main__":
     sys.exit(COMPARISON.run(build))
