@@ -134,7 +134,8 @@ class Scene:
                 found.update(pq.read_table(io.BytesIO(content)).column("id").to_pylist())
             except pyarrow.lib.ArrowInvalid:
                 unreadable.append(entry.name)
-        left = tuple(sorted(hidden - {SUCCESS}))
+        known = self.committer.leaves
+        left = tuple(sorted(each for each in hidden - {SUCCESS} if not known or known not in each))
         return Seen(found, tuple(unreadable), SUCCESS in hidden, left, self._uploads())
 
     def _uploads(self) -> int:
