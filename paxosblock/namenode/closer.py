@@ -184,8 +184,10 @@ class Closer:
                 for record in short:
                     await replicas.wait_complete(record, needed)
         except TimeoutError:
-            record = next(each for each in short if not replicas.is_complete(each, needed))
-            holders = len(replicas.whole(record))
+            late = [each for each in short if not replicas.is_complete(each, needed)]
+            if not late:  # the last one was reported as the time was over
+                return
+            record, holders = late[0], len(replicas.whole(late[0]))
             raise NotReadyError(
                 f"block {record.block}: {holders} of {len(record.members)} members have reported "
                 f"it finalized, {needed} needed to close the file",

@@ -298,22 +298,23 @@ class ShippedCluster:
 
     async def content(self, path: str) -> bytes:
         """Return the bytes of a closed file, once all replicas of a block that live are equal."""
-        return b"".join([await self._bytes_of(view) for view in await self.blocks(path)])
+        counted = range(len(await self.blocks(path)))
+        return b"".join([await self._bytes_of(path, index) for index in counted])
 
-    async def _bytes_of(self, view: BlockView) -> bytes:
-        record = view.record
-        assert record.finalized
-        alive = [each for each in view.members if self.by_storage[each.storage].alive]
-
+    async def _bytes_of(self, path: str, index: int) -> bytes:
         async def found() -> set[bytes]:
+            # Asked for at each try, as a replica may be copied and another removed meanwhile.
+            view = (await self.blocks(path))[index]
+            record = view.record
+            assert record.finalized
+            alive = [each for each in view.members if self.by_storage[each.storage].alive]
             verbs = map(self._observer.blocks.datanode, alive)
-            return {(await one.read(record.block, 0, record.size_bytes))[1] for one in verbs}
+            replicas = {(await one.read(record.block, 0, record.size_bytes))[1] for one in verbs}
+            return replicas if {len(each) for each in replicas} == {record.size_bytes} else set()
 
         async def whole() -> set[bytes]:
             with contextlib.suppress(PaxosBlockError):  # one that was told its end meanwhile
-                replicas = await found()
-                if {len(each) for each in replicas} == {record.size_bytes}:
-                    return replicas
+                return await found()
             return set()
 
         replicas = await wait_until_async(whole, what="replicas as long as their block")

@@ -721,8 +721,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a file is closed before enough members hold its blocks",
         "closer.py",
-        "                await self._wait_complete(entry.record)\n",
-        "                pass\n",
+        "        await self._wait_complete(ended)\n",
+        "        pass\n",
         "tests/namenode/test_closing_files.py",
     ),
     _recovery(
