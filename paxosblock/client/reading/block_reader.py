@@ -62,7 +62,7 @@ REPORT_S: Final = 1.0
 BORROW_BYTES: Final = MIB
 """A file is worth its cost when a block was asked for so much, a whole chunk for each request."""
 
-LENT_STEP_BYTES: Final = MIB
+LENT_STEP_BYTES: Final = 2 * MIB
 """About so much is read from a file before anything else has its turn: a fraction of a
 millisecond."""
 
