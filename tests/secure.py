@@ -125,13 +125,18 @@ def secure_clusters(made: Certificates) -> None:
 
     def by_us(folder: ClusterFolder, membership: Membership) -> None:
         if not folder.is_secure:
-            folder.authority.parent.mkdir(0o700, parents=True)
-            for name in ("ca.key", "ca.pem"):
-                shutil.copy(made.folder / name, folder.authority.parent)
+            lend_authority(made, folder.authority.parent)
         certify(folder, membership)
 
     LocalCluster.__init__ = secure  # type: ignore[method-assign,assignment]  # tests replace it
     ClusterFolder.secure = by_us  # type: ignore[method-assign,assignment]  # as above
+
+
+def lend_authority(made: Certificates, folder: Path) -> None:
+    """Let the cluster that keeps its authority in `folder`, and has none yet, have ours."""
+    folder.mkdir(0o700, parents=True)
+    for name in ("ca.key", "ca.pem"):
+        shutil.copy(made.folder / name, folder)
 
 
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:

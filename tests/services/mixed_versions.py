@@ -21,8 +21,10 @@ from typing import Final
 from paxosblock import Client, LocalCluster
 from paxosblock.base.units import KIB
 from paxosblock.config import ClientConfig
+from paxosblock.local.cluster_folder import ClusterFolder
 from paxosblock.local.node_process import Node
 from tests.revisions import before, checkout
+from tests.secure import lend_authority, ours
 from tests.services.content import content, first_difference
 from tests.waiting import wait_until
 
@@ -38,6 +40,9 @@ def started(code: Path, path: Path) -> LocalCluster:
     """Have that revision start a cluster of three NameNodes and three DataNodes, its own way."""
     command = [sys.executable, "-m", "paxosblock", "cluster", "up", "--path", str(path)]
     command += ["--namenodes", "3", "--datanodes", "3", "--base-port", "0"]
+    if made := ours():
+        lend_authority(made, ClusterFolder(path).authority.parent)
+        command.append("--secure")
     # `-m` looks in the current folder before it looks where the environment has the package.
     subprocess.run(command, cwd=code, check=True, stdout=subprocess.DEVNULL)
     return LocalCluster.at(path)
