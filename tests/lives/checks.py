@@ -334,6 +334,7 @@ class Checker:
         """True if every block would keep a sound replica without what is `lost`.
 
         Of a block that is not finalized all members but one, and that one only if none is missing.
+        A single member stays also before it has a replica: nobody else can tell that it has none.
         """
         if self.unclear:
             return False
@@ -351,7 +352,7 @@ class Checker:
                 ]
                 if not sound:
                     return False
-            elif len(left) < max(len(record.members) - 1, min(2, len(there))):
+            elif len(left) < max(1, len(record.members) - 1, min(2, len(there))):
                 return False
         return True
 
