@@ -16,6 +16,7 @@ from paxosblock.api.namenode import (
     APPEND,
     FINALIZE_BLOCK,
     GET_BLOCK,
+    SEAL_BLOCK,
     AddBlock,
     AppendFile,
     BlockRequest,
@@ -28,7 +29,7 @@ from paxosblock.api.status import (
     SafeModeAction,
     SafeModeRequest,
 )
-from paxosblock.errors import NotReadyError, SafeModeError
+from paxosblock.errors import NotFoundError, NotReadyError, SafeModeError
 from paxosblock.host.disk import OsDisk
 from paxosblock.namenode.backups import Backup, begin
 from paxosblock.namenode.blocks.replication.fsck import conditions
@@ -336,6 +337,50 @@ async def test_a_block_that_no_storage_ever_had_is_shown_and_ends_empty_on_an_op
     assert cluster.network.reach[there.last.members[0]].replicas.get(block) is None
     closed = await recovered(cluster, block)
     assert (closed.stuck, closed.status.open, closed.status.size) == ((), False, 20)
+
+
+async def test_an_empty_block_that_left_its_file_since_the_backup_leaves_it_again(
+    cluster: Cluster,
+) -> None:
+    """No byte of the file is gone with it, so `fsck --delete-corrupt` must not delete the file."""
+    scene = cluster.scene
+    file = await scene.create("/f")
+    empty = (await scene.add_block(file)).record.block
+    await scene.service.call(SEAL_BLOCK, BlockRequest(empty, ANN))
+    last = await scene.add_block(file, empty)
+    scene.write(last, 2, 2, 2)
+    request = finalize_request(BlockEntry(last.record), 2)
+    ended = (await scene.service.call(FINALIZE_BLOCK, request)).record
+    await cluster.all_hold(ended)
+    cluster.back_up()
+    await scene.node.closer.close(CloseFile(file, ANN))
+    held = [cluster.network.reach[name].replicas for name in (*MEMBERS, FOURTH)]
+    await wait_until_async(lambda: all(empty not in each for each in held))
+    await cluster.restore()
+    await cluster.leave_safe_mode()
+    scene = cluster.scene
+    page = await scene.service.call(CHECK_FILES, CheckFiles("/"))
+    found = {each.block: each.condition for each in page.findings}
+    assert found[empty] is Condition.UNCLEAR
+    await cluster.learned(ended.block)
+    with pytest.raises(NotFoundError):
+        await cluster.record(empty)
+    closed = (await recovered(cluster)).status
+    assert (closed.open, closed.size) == (False, 20)
+    assert scene.node.learner.left == 0
+
+
+async def test_an_empty_last_block_stays_as_it_may_have_got_bytes_since(cluster: Cluster) -> None:
+    scene = cluster.scene
+    file = await scene.create("/f")
+    empty = (await scene.add_block(file)).record
+    await scene.service.call(SEAL_BLOCK, BlockRequest(empty.block, ANN))
+    cluster.back_up()
+    for name in empty.members:
+        del cluster.network.reach[name].replicas[empty.block]
+    await cluster.restore()
+    await cluster.leave_safe_mode()
+    assert (await cluster.learned(empty.block)).restored
 
 
 async def test_that_word_leaves_an_empty_replica_with_a_promise_at_each_member(

@@ -151,8 +151,17 @@ class Learner:
         """Learn one block; False if it must be tried again."""
         witnesses = self._witnesses(record)
         if not witnesses:
-            return False
+            return await self._leave_out(record)
         return await self._ask(record.block, recovery.learn, witnesses)
+
+    async def _leave_out(self, record: BlockRecord) -> bool:
+        """Take a block out of its file of which nothing can be there; False if it stays."""
+        if self._patient() or self._replicas.known(record.block):
+            return False
+        if record.length or not record.finalized:
+            return False
+        left = await self._catalog.decide(bool, in_one(learning.leave_out), record.block)
+        return left.value
 
     async def _ask(
         self,

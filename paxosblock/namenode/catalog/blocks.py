@@ -359,7 +359,7 @@ def close(draft: Draft, wanted: CloseFile, now_ms: int) -> Closed:
     dropped: tuple[BlockEntry, ...] = (last.entry,) if last and leaves else ()
     given_up = give_up_append(draft, last.entry) if last and not dropped else None
     for entry in dropped:
-        _drop(draft, entry)
+        drop(draft, entry)
     dropped += reserving.drop(draft, inode)
     closed = msgspec.structs.replace(
         inode, open=False, modified_ms=now_ms, length=length, reserved=NO_BLOCK
@@ -416,11 +416,13 @@ def drop_empty(
         if leaves_at_close(entry, inode) and last is not None and entry != last.entry
     )
     for entry in dropped:
-        _drop(draft, entry)
+        drop(draft, entry)
     return dropped
 
 
-def _drop(draft: Draft, entry: BlockEntry) -> None:
+def drop(draft: Draft, entry: BlockEntry) -> None:
+    """Take a block out of its file. The file is as long as before: the block has no bytes, or the
+    caller sees to the length."""
     draft.delete(keys.place(entry.file, entry.sequence))
     draft.delete(keys.block(entry.record.block))
 

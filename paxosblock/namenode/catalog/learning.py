@@ -8,7 +8,7 @@ import msgspec
 
 from paxosblock.api.namenode import NO_FILE
 from paxosblock.namenode.catalog import blocks, kept_votes, keys, quotas, tree
-from paxosblock.namenode.catalog.draft import Draft, Reads, inode_of
+from paxosblock.namenode.catalog.draft import Draft, Reads, block_entry, inode_of
 from paxosblock.namenode.catalog.kept_votes import Grounds
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry
@@ -92,6 +92,28 @@ def _fits(draft: Draft, entry: BlockEntry) -> bool:
         draft.put_inode(learned)
         if draft.has_counters and tree.path_of(draft, inode) is not None:
             quotas.resized(draft, quotas.space(draft, inode), learned, free=True)
+    return True
+
+
+def leave_out(draft: Draft, block: BlockId, _: Context) -> bool:
+    """Take a block that no storage has out of its file, if the backup had it empty and others are
+    behind it: as these begin where it begins, it can hold nothing of the file (see `learn`).
+
+    As a rule it left the file when that was closed after the backup.
+
+    Returns:
+        False if the block is to be learned, or there is no replica left to learn it from.
+    """
+    entry = block_entry(draft, block)
+    if entry is None:
+        return True
+    record = entry.record
+    if entry.file == NO_FILE or not record.restored or not record.finalized or record.length:
+        return False
+    last = tree.last_block(draft, entry.file)
+    if last is None or last.entry.record.block == block:
+        return False
+    blocks.drop(draft, entry)
     return True
 
 
