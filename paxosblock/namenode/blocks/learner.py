@@ -155,7 +155,7 @@ class Learner:
         return await self._ask(record.block, recovery.learn, witnesses)
 
     async def _leave_out(self, record: BlockRecord) -> bool:
-        """Take a block out of its file of which nothing can be there; False if it stays."""
+        """Take a block out of its file if no byte of that can be in it; False if it stays."""
         if self._patient() or self._replicas.known(record.block):
             return False
         if record.length or not record.finalized:
