@@ -102,7 +102,7 @@ def leave_out(draft: Draft, block: BlockId, _: Context) -> bool:
     As a rule it left the file when that was closed after the backup.
 
     Returns:
-        False if the block waits for somebody who has it.
+        False if the block stays, and waits for a storage that has it.
     """
     entry = block_entry(draft, block)
     if entry is None:
