@@ -25,7 +25,7 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.runner import Attempt, Runner
 from paxosblock.namenode.catalog import learning
 from paxosblock.namenode.catalog.catalog import Catalog
-from paxosblock.namenode.catalog.draft import in_one
+from paxosblock.namenode.catalog.draft import block_entry, in_one
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
@@ -158,8 +158,10 @@ class Learner:
         """Take a block out of its file if no byte of that can be in it; False if it stays."""
         if self._patient() or self._replicas.known(record.block):
             return False
-        if record.length or not record.finalized:
-            return False
+        view = await self._catalog.view()
+        entry = block_entry(view, record.block)
+        if entry is not None and not learning.holds_nothing(view, entry):
+            return False  # as in each turn, so nothing is decided for that
         left = await self._catalog.decide(bool, in_one(learning.leave_out), record.block)
         return left.value
 

@@ -95,11 +95,19 @@ def _fits(draft: Draft, entry: BlockEntry) -> bool:
     return True
 
 
-def leave_out(draft: Draft, block: BlockId, _: Context) -> bool:
-    """Take a block that no storage has out of its file, if the backup had it empty and others are
-    behind it: as these begin where it begins, it can hold nothing of the file (see `learn`).
+def holds_nothing(reads: Reads, entry: BlockEntry) -> bool:
+    """True for a block that the backup had empty, with others behind it: as these begin where it
+    begins, it can hold nothing of its file (see `learn`)."""
+    record = entry.record
+    if entry.file == NO_FILE or not record.restored or not record.finalized or record.length:
+        return False
+    last = tree.last_block(reads, entry.file)
+    return last is not None and last.entry.record.block != record.block
 
-    As a rule it left the file when that was closed after the backup.
+
+def leave_out(draft: Draft, block: BlockId, _: Context) -> bool:
+    """Take a block that no storage has out of its file, if it `holds_nothing`. As a rule it left
+    the file when that was closed after the backup.
 
     Returns:
         False if the block stays, and waits for a storage that has it.
@@ -107,11 +115,7 @@ def leave_out(draft: Draft, block: BlockId, _: Context) -> bool:
     entry = block_entry(draft, block)
     if entry is None:
         return True
-    record = entry.record
-    if entry.file == NO_FILE or not record.restored or not record.finalized or record.length:
-        return False
-    last = tree.last_block(draft, entry.file)
-    if last is None or last.entry.record.block == block:
+    if not holds_nothing(draft, entry):
         return False
     blocks.drop(draft, entry)
     return True

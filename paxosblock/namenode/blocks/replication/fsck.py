@@ -16,7 +16,7 @@ from typing import Final
 from paxosblock.api.fsck_call import CheckedFiles, Condition, Finding, FsckCursor
 from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.namenode.blocks.replication.needs import Need
-from paxosblock.namenode.catalog import keys, tree
+from paxosblock.namenode.catalog import keys, learning, tree
 from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.permissions import ITSELF
@@ -90,9 +90,8 @@ def _check_file(
         page.blocks += 1
         if located.entry.record.finalized or located.entry.record.restored:
             need = assess(Demand(located.entry, inode.replication))
-            has_next = blocks.next_place is not None or located is not blocks.blocks[-1]
-            if need.missing and has_next and not located.entry.record.length:
-                # Of a backup: its file has nothing in it, and goes on without it (K14).
+            if need.missing and learning.holds_nothing(reads, located.entry):
+                # Its file goes on without it (K14).
                 need = replace(need, missing=False, elsewhere=located.entry.record.members)
             page.size_bytes += located.entry.user_bytes
             page.asked_replicas += need.wanted
