@@ -227,12 +227,9 @@ class BlockWriter:
     def begin_whole(self, chunk: Chunk) -> list[tuple[str, CreateAndWrite]]:
         """Begin `write_whole`: return the message to each member, and its address. The caller sends
         them, gives the votes to `on_vote`, and calls `opened`."""
-        create = write.create_message(self._writer, self._durability, small=True)
         frame = self._whole_frame(chunk)
-        return [
-            (each.address, CreateAndWrite(each.storage, create, frame, each.capability))
-            for each in map(self._member, self.members)
-        ]
+        members = map(self._member, self.members)
+        return [(each.address, self._whole_request(each, frame)) for each in members]
 
     def _whole_frame(self, chunk: Chunk) -> bytes:
         """Propose the first chunk behind Create; return the frame that takes it there."""
@@ -311,9 +308,12 @@ class BlockWriter:
 
     async def _write_whole_at(self, member: BlockMember, *, frame: bytes) -> None:
         connection = await self._pool.get(member.address)
-        create = write.create_message(self._writer, self._durability, small=True)
-        request = CreateAndWrite(member.storage, create, frame, member.capability)
+        request = self._whole_request(member, frame)
         self.on_vote(await connection.vote(request, self._pool.votes.seconds))
+
+    def _whole_request(self, member: BlockMember, frame: bytes) -> CreateAndWrite:
+        create = write.create_message(self._writer, self._durability, small=True)
+        return CreateAndWrite(member.storage, create, frame, member.capability)
 
     # -- W2 -------------------------------------------------------------------------------------
 

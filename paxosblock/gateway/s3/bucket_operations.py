@@ -10,11 +10,11 @@ from paxosblock.api.transaction import AssertAbsent, MakeDirectory
 from paxosblock.errors import DirectoryNotEmptyError, ExistsError, NotFoundError
 from paxosblock.gateway.exchange import Answer
 from paxosblock.gateway.s3.object_facts import owner, xml_time
-from paxosblock.gateway.s3.request_documents import body_of, malformed_xml
+from paxosblock.gateway.s3.request_documents import body_of, root_of
 from paxosblock.gateway.s3.s3_call import S3Call, answered, is_bucket_name
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, no_such_bucket, not_implemented
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
-from paxosblock.gateway.s3.s3_xml import Field, NoXmlError, parsed
+from paxosblock.gateway.s3.s3_xml import Field
 
 REGION: Final = "us-east-1"
 
@@ -83,11 +83,7 @@ async def _check_configuration(call: S3Call) -> None:
     body = await body_of(call)
     if not body:
         return
-    try:
-        configuration = parsed(body, "CreateBucketConfiguration")
-    except NoXmlError:
-        raise malformed_xml() from None
-    if configuration.find("Tags") is not None:
+    if root_of(body, "CreateBucketConfiguration").find("Tags") is not None:
         raise not_implemented("tags of buckets")
 
 

@@ -20,7 +20,7 @@ import msgspec
 from paxosblock.api.namenode import FileStatus
 from paxosblock.base.encoding import MALFORMED, msgpack_decoder
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.gateway.s3.object_sums import SUM_TYPE, SumKind
+from paxosblock.gateway.s3.object_sums import SUM_TYPE, SumKind, sum_type
 from paxosblock.gateway.s3.object_tags import TAGS_ATTRIBUTE, encoded_tags, tags_in
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument
 from paxosblock.gateway.s3.s3_xml import Field
@@ -116,7 +116,7 @@ def sum_fields(sums: Mapping[str, str]) -> list[Field]:
 
 
 def _sum_type(sums: Mapping[str, str]) -> str:
-    return "COMPOSITE" if any("-" in value for value in sums.values()) else "FULL_OBJECT"
+    return sum_type(whole=not any("-" in value for value in sums.values()))
 
 
 def is_shown(text: str) -> bool:

@@ -16,11 +16,11 @@ from paxosblock.gateway.s3.object_sums import BodySums
 from paxosblock.gateway.s3.object_tags import tags_of_document
 from paxosblock.gateway.s3.object_writes import Making, store
 from paxosblock.gateway.s3.post_forms import PostForm
-from paxosblock.gateway.s3.request_documents import OBJECT_BYTES_MAX, malformed_xml
+from paxosblock.gateway.s3.request_documents import OBJECT_BYTES_MAX, root_of
 from paxosblock.gateway.s3.s3_call import S3Call
 from paxosblock.gateway.s3.s3_errors import S3Code, S3Error, invalid_argument, too_large
 from paxosblock.gateway.s3.s3_operation_table import Level, s3_operation
-from paxosblock.gateway.s3.s3_xml import XML, Field, NoXmlError, document, parsed
+from paxosblock.gateway.s3.s3_xml import XML, Field, document
 
 REDIRECTS: Final = ("success_action_redirect", "redirect")
 """The fields that name the page which a browser shows next; the second is its older name."""
@@ -53,10 +53,7 @@ async def post_object(call: S3Call) -> Answer:
 
 def _tags(form: PostForm) -> Mapping[str, str]:
     said = form.fields.get("tagging", "")
-    try:
-        return tags_of_document(parsed(said.encode(), "Tagging")) if said else {}
-    except NoXmlError:
-        raise malformed_xml() from None
+    return tags_of_document(root_of(said.encode(), "Tagging")) if said else {}
 
 
 async def _checked(form: PostForm, sums: BodySums) -> AsyncIterator[bytes]:

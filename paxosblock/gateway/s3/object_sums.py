@@ -152,10 +152,20 @@ def wrong_sum(kind: SumKind) -> S3Error:
     return S3Error(S3Code.BAD_DIGEST, words)
 
 
+def sum_type(*, whole: bool) -> str:
+    """Return how S3 calls a checksum: of all bytes of an object, or of the sums of its parts."""
+    return "FULL_OBJECT" if whole else "COMPOSITE"
+
+
+def invalid_header(name: str) -> S3Error:
+    """Return the refusal of a header about checksums whose value can be none."""
+    return S3Error(S3Code.INVALID_REQUEST, f"Value for {name} header is invalid.")
+
+
 def check_value(kind: SumKind, said: str) -> None:
     """Demand that the value of a header can be a checksum. Raises S3Error."""
     if base64_bytes(said, kind.size) is None:
-        raise S3Error(S3Code.INVALID_REQUEST, f"Value for {kind.header} header is invalid.")
+        raise invalid_header(kind.header)
 
 
 def several_sums() -> S3Error:
@@ -193,8 +203,7 @@ class BodySums:
             raise several_sums()
         for kind in sums._said.keys() | sums._late:
             if headers.get(NAMED_SUM, kind.word).upper() != kind.word:
-                words = f"Value for {NAMED_SUM} header is invalid."
-                raise S3Error(S3Code.INVALID_REQUEST, words)
+                raise invalid_header(NAMED_SUM)
         if (said := headers.get(CONTENT_MD5)) is not None:
             sums._md5 = base64_bytes(said, 16)
             if sums._md5 is None:

@@ -110,8 +110,13 @@ async def body_of(call: S3Call, *, sums_are_its: bool = True) -> bytes:
 async def document_of(call: S3Call, name: str, *, sums_are_its: bool = True) -> ElementTree.Element:
     """Return the document that comes with a request, whose root is called `name`. Raises
     S3Error."""
+    return root_of(await body_of(call, sums_are_its=sums_are_its), name)
+
+
+def root_of(body: bytes, name: str) -> ElementTree.Element:
+    """Return the root of a document, which is called `name`. Raises S3Error if it is none."""
     try:
-        return parsed(await body_of(call, sums_are_its=sums_are_its), name)
+        return parsed(body, name)
     except NoXmlError:
         raise malformed_xml() from None
 

@@ -68,10 +68,12 @@ from paxosblock.gateway.s3.object_sums import (
     BodySums,
     SumKind,
     check_value,
+    invalid_header,
     joined_crc,
     new_sum,
     several_sums,
     sum_kind,
+    sum_type,
     wrong_sum,
 )
 from paxosblock.gateway.s3.object_tags import tags_of_headers
@@ -228,7 +230,7 @@ async def create_multipart_upload(call: S3Call) -> Answer:
     answer = answered("InitiateMultipartUploadResult", fields)
     if kind is not None:
         answer.headers[SUM_ALGORITHM] = word
-        answer.headers[SUM_TYPE] = "FULL_OBJECT" if whole else "COMPOSITE"
+        answer.headers[SUM_TYPE] = sum_type(whole=whole)
     return answer
 
 
@@ -243,11 +245,10 @@ def _sum_asked(call: S3Call) -> tuple[SumKind | None, bool]:
         return None, False
     kind = sum_kind(word)
     BodySums().compute(kind)  # it is refused now if a part would be
-    usual = "FULL_OBJECT" if kind is SumKind.CRC64NVME else "COMPOSITE"
-    if how not in ("", "FULL_OBJECT", "COMPOSITE"):
-        words = f"Value for {SUM_TYPE} header is invalid."
-        raise S3Error(S3Code.INVALID_REQUEST, words)
-    whole = (how or usual) == "FULL_OBJECT"
+    usual, full = sum_type(whole=kind is SumKind.CRC64NVME), sum_type(whole=True)
+    if how not in ("", full, sum_type(whole=False)):
+        raise invalid_header(SUM_TYPE)
+    whole = (how or usual) == full
     if whole != kind.is_crc and (whole or kind is SumKind.CRC64NVME):
         words = f"The {how} checksum type cannot be used with the {kind.word} checksum algorithm."
         raise S3Error(S3Code.INVALID_REQUEST, words)
@@ -459,7 +460,7 @@ def _check_whole(call: S3Call, upload: PartsUpload, size: int) -> None:
     if (said := call.headers.get(OBJECT_SIZE)) is not None and said != str(size):
         words = f"The provided {OBJECT_SIZE} header does not match the size of the object: {size}"
         raise S3Error(S3Code.INVALID_REQUEST, words)
-    how = "FULL_OBJECT" if upload.begun.whole_sum else "COMPOSITE"
+    how = sum_type(whole=upload.begun.whole_sum)
     if upload.kind is not None and call.headers.get(SUM_TYPE, how).upper() != how:
         words = f"The upload was created with the {how} checksum mode, and is completed as another"
         raise S3Error(S3Code.INVALID_REQUEST, words)
