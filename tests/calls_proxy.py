@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from paxosblock.net.message_frames import MessageFrames, pack
-from tests.waiting import wait_until_async
+from tests.waiting import until_one_ends, wait_until_async
 
 Seen = Callable[[str], Awaitable[bool]]
 """Hears the method of a call; False: it goes no further, and the connection ends."""
@@ -51,14 +51,10 @@ class CallsProxy:
         there.write(await reader.readuntil(b"\r\n\r\n"))
         writer.write(await from_there.readuntil(b"\r\n\r\n"))
         methods: dict[int, str] = {}
-        ends = [
-            asyncio.create_task(self._pass_calls(reader, there, methods)),
-            asyncio.create_task(self._pass_answers(from_there, writer, methods)),
-        ]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-        await asyncio.gather(*ends, return_exceptions=True)
+        await until_one_ends(
+            self._pass_calls(reader, there, methods),
+            self._pass_answers(from_there, writer, methods),
+        )
 
     async def _pass_calls(
         self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, methods: dict[int, str]

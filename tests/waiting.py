@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar, overload
 
 T = TypeVar("T")
@@ -54,6 +54,17 @@ async def wait_until_async(
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
     return value
+
+
+async def until_one_ends(*work: Coroutine[Any, Any, object]) -> None:
+    """Do all of it until the first of it ends, however; then cancel the rest."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _value(result: Any) -> Any:

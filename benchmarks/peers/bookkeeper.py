@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.fetch import Jars, need, run
+from benchmarks.peers.fetch import LOG4J2, Jars, need, run
 from benchmarks.peers.processes import Peer, Server, free_ports
 
 VERSION: Final = "4.17.2"
@@ -25,10 +25,6 @@ JARS: Final = Jars(
     "BookKeeperLoad",
 )
 BOOKIES: Final = 3
-_LOG: Final = """<Configuration><Appenders><Console name="c" target="SYSTEM_ERR">
-<PatternLayout pattern="%d %p %c: %m%n"/></Console></Appenders>
-<Loggers><Root level="warn"><AppenderRef ref="c"/></Root></Loggers></Configuration>
-"""
 
 
 class BookKeeper(Peer):
@@ -55,7 +51,7 @@ class BookKeeper(Peer):
 
     def start(self) -> None:
         """See `Peer.start`."""
-        (self.folder / "log4j2.xml").write_text(_LOG)
+        (self.folder / "log4j2.xml").write_text(LOG4J2)
         zookeeper = self._command("org.apache.zookeeper.server.ZooKeeperServerMain", 256)
         data = f"{self.folder}/ZooKeeper-0/data"
         keeper = self.launch("ZooKeeper-0", [*zookeeper, str(self._zookeeper), data])

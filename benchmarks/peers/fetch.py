@@ -44,6 +44,13 @@ _ALONE: Final = (
 )
 
 
+LOG4J2: Final = """<Configuration><Appenders><Console name="c" target="SYSTEM_ERR">
+<PatternLayout pattern="%d %p %c: %m%n"/></Console></Appenders>
+<Loggers><Root level="warn"><AppenderRef ref="c"/></Root></Loggers></Configuration>
+"""
+"""The configuration of log4j 2 by which a peer of Java says on stderr what went wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class Jars:
     """A peer of Java: its jars as Maven finds them, and our load on it, compiled beside them."""

@@ -13,7 +13,7 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.fetch import Jars, need, run
+from benchmarks.peers.fetch import LOG4J2, Jars, need, run
 from benchmarks.peers.processes import Peer, free_ports
 
 VERSION: Final = "4.1.1"
@@ -28,10 +28,6 @@ JARS: Final = Jars(
     "KafkaLoad",
 )
 BROKERS: Final = 3
-_LOG: Final = """<Configuration><Appenders><Console name="c" target="SYSTEM_ERR">
-<PatternLayout pattern="%d %p %c: %m%n"/></Console></Appenders>
-<Loggers><Root level="warn"><AppenderRef ref="c"/></Root></Loggers></Configuration>
-"""
 
 
 class Kafka(Peer):
@@ -50,7 +46,7 @@ class Kafka(Peer):
 
     def start(self) -> None:
         """See `Peer.start`."""
-        (self.folder / "log4j2.xml").write_text(_LOG)
+        (self.folder / "log4j2.xml").write_text(LOG4J2)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         settings = [self._settings(number) for number in range(BROKERS)]
         for each in settings:

@@ -28,7 +28,7 @@ from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol.types import StorageId
 from tests.calls_proxy import CallsProxy
-from tests.waiting import wait_until_async
+from tests.waiting import until_one_ends, wait_until_async
 
 LISTEN: Final = "127.0.0.1:0"
 MEMORY: Final = Path("/dev/shm")
@@ -94,16 +94,7 @@ class Wire:
         is_stream = head.split()[1] == STREAM.path.encode()
         back = self._pass_frames if is_stream else _pass_bytes
         forth = self._pass_chunks if is_stream else _pass_bytes
-        ways = [
-            asyncio.create_task(forth(going, reader, there)),
-            asyncio.create_task(back(going, from_there, writer)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+        await until_one_ends(forth(going, reader, there), back(going, from_there, writer))
 
     async def _pass_chunks(
         self, going: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -36,6 +36,7 @@ from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
 from paxosblock.namenode import namenode_server
 from paxosblock.net import serving
+from tests.waiting import until_one_ends
 
 T = TypeVar("T")
 
@@ -141,16 +142,10 @@ class Proxies:
                 host, int(port), limit=READ_BYTES
             )
             writers.append(far_writer)
-            ends = [
-                asyncio.ensure_future(self._pump(reader, far_writer, link, Way.IN)),
-                asyncio.ensure_future(self._pump(far_reader, writer, link, Way.OUT)),
-            ]
-            try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for end in ends:
-                    end.cancel()
-                await asyncio.gather(*ends, return_exceptions=True)
+            await until_one_ends(
+                self._pump(reader, far_writer, link, Way.IN),
+                self._pump(far_reader, writer, link, Way.OUT),
+            )
         except OSError:
             pass  # the node does not run
         finally:
