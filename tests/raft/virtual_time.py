@@ -128,6 +128,7 @@ class Host:
 
     def world_time_in(self, delay_s: float) -> float:
         """Return when its clock will show so many seconds more."""
+        # Rounded as in `world_time`, or the lives of all seeds would be others.
         shows = self.clock()
         return self._after(shows + delay_s - shows)
 
