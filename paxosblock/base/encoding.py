@@ -43,19 +43,17 @@ def encode(message: object) -> bytes:
 
 def msgpack_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
     """Return the decoder of the msgpack of a `kind`."""
-    found: msgspec.msgpack.Decoder[T] = _built(_msgpack, msgspec.msgpack.Decoder, kind)
-    return found
+    found: msgspec.msgpack.Decoder[T] | None = _msgpack.get(kind)
+    return found or _build(_msgpack, msgspec.msgpack.Decoder, kind)
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     """Return the decoder of the JSON of a `kind`."""
-    found: msgspec.json.Decoder[T] = _built(_json, msgspec.json.Decoder, kind)
-    return found
+    found: msgspec.json.Decoder[T] | None = _json.get(kind)
+    return found or _build(_json, msgspec.json.Decoder, kind)
 
 
-def _built(decoders: dict[Any, Any], build: Any, kind: Any) -> Any:
-    decoder = decoders.get(kind)
-    if decoder is None:
-        with _BUILDING:
-            decoder = decoders[kind] = build(kind)
+def _build(decoders: dict[Any, Any], build: Any, kind: Any) -> Any:
+    with _BUILDING:
+        decoder = decoders[kind] = build(kind)
     return decoder

@@ -149,9 +149,11 @@ def note_done(find: DeedsOf, request: object, answer: object) -> None:
             _write(deed, shown if isinstance(shown, FileStatus) else None, allowed=True)
 
 
-def note_refused(name: str, find: DeedsOf | None, request: object, error: PermissionError) -> None:
-    """Write a line for each change, or the look, that a user was refused; `find` is of the row of
-    the call `name`."""
+def note_refused(name: str, find: DeedsOf | None, request: object, error: Exception) -> None:
+    """Write a line for each change, or the look, that a user was refused, if that is the `error` of
+    the call `name`; `find` is of its row."""
+    if AUDIT_LOG.level > logging.INFO or not isinstance(error, PermissionError):
+        return
     number = getattr(error, "details", {}).get("operation")
     if isinstance(request, api.Transact) and isinstance(number, int):
         operation = request.operations[number - 1]

@@ -207,7 +207,7 @@ def shown(
     assert method.any_namenode, "clients ask any of them"
 
     async def answer(node: NameNode, request: Q) -> A:
-        view = await node.catalog.view(anywhere=True)
+        view = await node.store.read_barrier()
         if not view.get(keys.CLUSTER).exists:
             raise UnavailableError("the cluster is just starting: it has no root directory yet")
         return show(view, request, ACTOR.get())
@@ -282,15 +282,7 @@ class Service:
         self._handlers: dict[str, tuple[Call, Callable[[Any], Awaitable[Any]]]] = {}
         for call in CALLS if calls is None else calls:
             tally = self._tallies[call.method.name] = _CallCounts()
-            handler = _handler(node, call, tally, roles)
-            if call.by is By.ANY_MEMBER:
-                handler = partial(node.leadership.show, handler)
-            elif call.by is By.LEADER and call.at_once:
-                handler = partial(node.leadership.answer_at_once, handler)
-            elif call.by is not By.EVERY_MEMBER:
-                steps = call.by is By.LEADER_IN_STEPS
-                handler = partial(node.leadership.answer, handler, several_steps=steps)
-            self._handlers[call.method.name] = call, handler
+            self._handlers[call.method.name] = call, _handler(node, call, tally, roles)
 
     def _counts(self) -> Iterator[tuple[tuple[str, str], int]]:
         for name, tally in self._tallies.items():
@@ -330,9 +322,13 @@ def _handler(
     deeds, log = call.deeds, call.log
     of_datanode, may, users, times = call.of_datanode, call.may, node.users, tally.times
     level, is_logged = call.level, _log.isEnabledFor
-    right = call.right
+    right, leadership, by = call.right, node.leadership, call.by
+    of_each, in_steps = by is By.EVERY_MEMBER, by is By.LEADER_IN_STEPS
+    of_leader = in_steps or by is By.LEADER
 
     async def handle(request: Any) -> Any:
+        if of_leader and not leadership.serves:
+            raise leadership.not_leading()
         came_s = perf_counter()
         try:
             caller = CALLER.get()
@@ -351,9 +347,11 @@ def _handler(
             sent = answered = await answer(node, request)
         except Exception as error:
             tally.failed += 1
-            if AUDIT_LOG.level <= logging.INFO and isinstance(error, PermissionError):
-                audit.note_refused(name, deeds, request, error)
-            raise
+            audit.note_refused(name, deeds, request, error)
+            told = error if of_each else leadership.told(error, several_steps=in_steps)
+            if told is error:
+                raise
+            raise told from error
         finally:
             took_s = perf_counter() - came_s
             times.counts[bisect_left(BOUNDS_S, took_s)] += 1
@@ -369,7 +367,7 @@ def _handler(
             audit.note_done(deeds, request, answered)
         return sent
 
-    return handle
+    return partial(leadership.answer, handle) if of_leader and not call.at_once else handle
 
 
 # --- short decisions and views --------------------------------------------------------------------

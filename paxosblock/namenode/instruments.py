@@ -40,11 +40,11 @@ def instruments(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetric
         (),
         lambda: [((), node.leadership.times)],
     )
-    metrics.observe("leads", "1 on the NameNode that serves.", node.leadership.serves)
+    metrics.observe("leads", "1 on the NameNode that serves.", lambda: node.leadership.serves)
     metrics.observe(
         "safe_mode",
         "1 while the NameNode that serves has nothing copied or taken away.",
-        lambda: node.leadership.serves() and node.safe_mode.holds,
+        lambda: node.leadership.serves and node.safe_mode.holds,
     )
     metrics.observe(
         "table_keys_read",

@@ -52,16 +52,13 @@ class Leadership:
         self._store = store
         self._begin = begin
         self._end = end
-        self._serves = False
+        self.serves = False
+        """True while this NameNode leads and has begun."""
         self.times = Durations()
         """From each election of this NameNode until it served."""
         self._calls: set[asyncio.Task[object]] = set()
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
-
-    def serves(self) -> bool:
-        """True if this NameNode leads and has begun."""
-        return self._serves
 
     async def start(self) -> None:
         """Follow the store's leadership from now on.
@@ -80,69 +77,42 @@ class Leadership:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def answer(
-        self, handler: Callable[[Q], Awaitable[A]], request: Q, *, several_steps: bool = False
-    ) -> A:
-        """Let `handler` answer a call that only the leader answers.
-
-        `several_steps`: when a later step fails, an earlier one may have changed something.
+    async def answer(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> A:
+        """Let `handler` answer a call that waits for more than the store, and end it when
+        leadership is lost: the store tells only those that wait for it.
 
         Raises:
-            NotLeaderError: this NameNode does not lead (any more); nothing was done.
-            OutcomeUnknownError: leadership, or room on the disks, was lost in the middle.
-            NotReadyError: not yet; some of several steps may have been done.
+            OutcomeUnknownError: leadership was lost in the middle.
         """
         task = asyncio.current_task()
-        assert task is not None, "a call without a task is answered by `answer_at_once`"
+        assert task is not None, "a call without a task waits only for the store"
         self._calls.add(task)
         try:
-            return await self.answer_at_once(handler, request, several_steps=several_steps)
+            return await handler(request)
         except asyncio.CancelledError as error:
-            if self._serves:
+            if self.serves:
                 raise
             task.uncancel()
             raise self._unknown() from error
         finally:
             self._calls.discard(task)
 
-    async def answer_at_once(
-        self, handler: Callable[[Q], Awaitable[A]], request: Q, *, several_steps: bool = False
-    ) -> A:
-        """Let `handler` answer as in `answer`; it waits only for the store.
+    def told(self, error: Exception, *, several_steps: bool) -> Exception:
+        """Return what the caller hears of a call that failed: often the very `error`.
 
-        The store itself tells it when leadership is lost, so it need not be cancelled.
+        Where the store knows no leader that it could ask, the caller hears which NameNode leads. Of
+        a call of `several_steps` an earlier one may have changed something.
         """
-        if not self._serves:
-            raise self._not_leader()
-        try:
-            return await handler(request)
-        except UnavailableError as error:
-            if several_steps:
-                raise self._unknown() from error
-            if self._serves:  # the store knows before we do
-                raise
-            raise self._not_leader() from error
-        except (NoSpaceError, StorageError) as error:
-            if several_steps:
-                raise OutcomeUnknownError(f"{error}; a part of it may have been done") from error
-            raise
-        except NotReadyError as error:
-            if several_steps:
-                error.with_outcome(Outcome.UNKNOWN)
-            raise
-
-    async def show(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> A:
-        """Let `handler` answer a call that only reads what is replicated, whichever member leads.
-
-        Raises:
-            NotLeaderError: this NameNode cannot learn what was committed: ask another one.
-        """
-        try:
-            return await handler(request)
-        except UnavailableError as error:
-            if self._serves:
-                raise
-            raise self._not_leader() from error
+        match error:
+            case UnavailableError():
+                if several_steps:
+                    return self._unknown()
+                return error if self.serves else self.not_leading()
+            case NoSpaceError() | StorageError() if several_steps:
+                return OutcomeUnknownError(f"{error}; a part of it may have been done")
+            case NotReadyError() if several_steps:
+                return error.with_outcome(Outcome.UNKNOWN)
+        return error
 
     async def _follow(self) -> None:
         try:
@@ -160,7 +130,7 @@ class Leadership:
             await self._store.wait_deposed()
             _log.info("leads no more", extra=facts(leader=self._store.leader()))
         finally:
-            self._serves = False
+            self.serves = False
             beginning.cancel()
             await asyncio.wait([beginning])
             # The store has told those that wait for it; these wait for something else.
@@ -186,7 +156,7 @@ class Leadership:
                     return
                 _log.exception("cannot serve")
             else:
-                self._serves = True
+                self.serves = True
                 self.times.note(asyncio.get_running_loop().time() - begun_s)
                 _log.info("serves")
                 if self._first is not None and not self._first.done():
@@ -194,7 +164,8 @@ class Leadership:
                 return
             await asyncio.sleep(RETRY_S)
 
-    def _not_leader(self) -> NotLeaderError:
+    def not_leading(self) -> NotLeaderError:
+        """Return the error of a NameNode that does not serve; it names the one that leads."""
         leader = self._store.leader() or ""
         if self._store.is_leader():
             return NotLeaderError(f"NameNode {self._name} is only beginning to lead", leader="")

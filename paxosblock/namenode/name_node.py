@@ -76,7 +76,7 @@ class NameNode:
     ) -> None:
         """`clock_s` must not go back; `acceptors` gives access to the DataNodes passed to it;
         `listed` tells the NameNodes by address, and the entry of the log that says so."""
-        self._store, self.listed = store, listed
+        self.store, self.listed = store, listed
         self.name, self.config, self.clock_s = name, config, clock_s
         self._started_s, self.background = clock_s(), Background()
         self.table_scrubber, self._in_any_role = TableScrubber(store), Background()
@@ -128,13 +128,13 @@ class NameNode:
     @property
     def failure(self) -> str:
         """Return why the node no longer works; "" while it does."""
-        failure = self._store.failure()
+        failure = self.store.failure()
         return "" if failure is None else str(failure)
 
     @property
     def trouble(self) -> str:
         """Return why the node cannot do all that it should, for now or for good; "" if it can."""
-        trouble = self._store.impaired()
+        trouble = self.store.impaired()
         return self.failure or ("" if trouble is None else str(trouble))
 
     @property
@@ -231,7 +231,7 @@ class NameNode:
 
     def _make_catalog(self) -> Catalog:
         return Catalog(
-            self._store,
+            self.store,
             self.is_held,
             superuser=self.users.superuser,
             supergroup=self.config.supergroup,
@@ -390,7 +390,7 @@ class NameNode:
             replicas=self.replicas,
             finalizer=self.finalizer,
             alarms=self.alarms,
-            judges=self.leadership.serves,
+            judges=lambda: self.leadership.serves,
             holds=lambda: self.safe_mode.holds,
             copied=self.monitor.take_finished,
             taken=self.balancer.note_report,

@@ -229,7 +229,7 @@ def _status_call(engine: Engine, access: Access, folder: FolderRoom) -> Call:
         return NameNodeStatus(
             node=node.name,
             role=position.role,
-            serves=node.leadership.serves(),
+            serves=node.leadership.serves,
             leader=(engine.store.leader() or "") if engine.members() else "",
             term=position.term,
             commit_index=position.commit_index,

@@ -318,6 +318,6 @@ class Folders:
 def _node(seat: Seat) -> RaftNode | None:
     if seat.node is None:
         return None
-    store = seat.node._store
+    store = seat.node.store
     assert isinstance(store, ReplicatedStore)
     return node_of(store) if store._node is not None else None

@@ -78,13 +78,8 @@ class NameNodes:
         revision = -1
         for seat in self.seats:
             node, host = seat.node, seat.host
-            if (
-                node is not None
-                and node.leadership.serves()
-                and host is not None
-                and not host.paused
-            ):
-                known = node._store.view().revision
+            if node is not None and node.leadership.serves and host is not None and not host.paused:
+                known = node.store.view().revision
                 if known > revision:
                     found, revision = seat, known
         return found
@@ -92,7 +87,7 @@ class NameNodes:
     def catalog(self) -> View | None:
         """Return what the one that knows most has applied, whether it leads, stands still, or has
         just ceased to lead: that is decided. None if no member's store is open."""
-        stores = [seat.node._store for seat in self.seats if seat.node is not None]
+        stores = [seat.node.store for seat in self.seats if seat.node is not None]
         return max((each.view() for each in stores), key=lambda view: view.revision, default=None)
 
     # -- processes --------------------------------------------------------------------------------
@@ -176,7 +171,7 @@ class NameNodes:
         seat = self.leading()
         assert seat is not None
         assert seat.node is not None
-        store = seat.node._store
+        store = seat.node.store
         assert isinstance(store, ReplicatedStore)
         table = node_of(store).machine._table
         assert isinstance(table, MemoryTable)

@@ -1324,8 +1324,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "the first steps of a call are forgotten when the disk is full at a later one",
         "leadership.py",
-        "            if several_steps:\n                raise OutcomeUnknownError(",
-        "            if not several_steps:\n                raise OutcomeUnknownError(",
+        "            case NoSpaceError() | StorageError() if several_steps:\n",
+        "            case NoSpaceError() | StorageError() if not several_steps:\n",
         "tests/namenode/test_leadership.py",
     ),
     _node(

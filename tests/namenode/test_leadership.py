@@ -174,7 +174,7 @@ class Pair:
     async def elect(self, member: Member) -> None:
         """Make it lead, and wait until it serves."""
         await self.log.elect(member.members.name)
-        await wait_until_async(member.node.leadership.serves)
+        await wait_until_async(lambda: member.node.leadership.serves)
 
 
 async def new_member(name: str, log: Log, network: Network) -> Member:
@@ -254,7 +254,7 @@ async def test_a_new_leader_does_not_serve_before_it_has_begun(pair: Pair) -> No
         with pytest.raises(NotLeaderError, match="only beginning to lead"):
             await pair.b.service.call(MKDIRS, MakeDirectories("/made"))
     pair.b.members.readable.set()
-    await wait_until_async(pair.b.node.leadership.serves)
+    await wait_until_async(lambda: pair.b.node.leadership.serves)
     assert (await pair.b.service.call(STAT, PathRequest("/"))).path == "/"
 
 
@@ -283,7 +283,7 @@ async def test_one_that_does_not_know_yet_that_it_was_deposed_calls_no_lease_los
     pair: Pair,
 ) -> None:
     pair.log.leader = "b"  # a has not looked yet
-    assert pair.a.node.leadership.serves()
+    assert pair.a.node.leadership.serves
     with pytest.raises(UnavailableError):
         await pair.a.service.call(RENEW_LEASES, RenewLeases((ANN,)))
 
@@ -521,7 +521,7 @@ async def test_those_that_came_before_anybody_led_are_recorded_by_the_first_lead
     log = Log(leader="")
     member = await new_member("b", log, Network(acceptors(*MEMBERS)))
     await log.elect("b")
-    await wait_until_async(member.node.leadership.serves)
+    await wait_until_async(lambda: member.node.leadership.serves)
     assert member.node.catalog.process_of(NODE) == ProcessRecord(f"{NODE}:9864", "run-1")
     assert current(member, "run-1")
     await member.node.close()

@@ -14,12 +14,11 @@ from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.counter_sums import CounterSums
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
-    DirectoryInode,
-    FileInode,
     Inode,
-    decode_entry,
-    decode_inode,
+    Put,
     encode,
+    entry_in,
+    inode_in,
 )
 from paxosblock.namenode.kv.interface import (
     ABSENT,
@@ -77,26 +76,6 @@ def inode_of(reads: Reads, number: int) -> Inode | None:
     """Return a file or directory by its id; None if there is none."""
     found = reads.get(keys.inode(number))
     return inode_in(found) if found.exists else None
-
-
-class _Put(Versioned, frozen=True, gc=False):
-    """A value that a draft has put itself, with the record that it was made of."""
-
-    record: BlockEntry | Inode
-
-
-def entry_in(found: Versioned) -> BlockEntry:
-    """Return the entry of a block that was just read."""
-    if isinstance(found, _Put) and isinstance(found.record, BlockEntry):
-        return found.record
-    return decode_entry(found.value)
-
-
-def inode_in(found: Versioned) -> Inode:
-    """Return the file or directory that was just read."""
-    if isinstance(found, _Put) and isinstance(found.record, FileInode | DirectoryInode):
-        return found.record
-    return decode_inode(found.value)
 
 
 def are_still(get: Callable[[bytes], Versioned], read: dict[bytes, Versioned]) -> bool:
@@ -282,7 +261,7 @@ class Draft:
         # Its future revision is not known; all that matters is that it differs from "absent".
         revision = self._view.revision + 1
         record = self._records.get(key)
-        return Versioned(value, revision) if record is None else _Put(value, revision, record)
+        return Versioned(value, revision) if record is None else Put(value, revision, record)
 
     def _changed_keys(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[bytes]:
         if not self._changes:

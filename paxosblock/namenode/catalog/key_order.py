@@ -18,9 +18,9 @@ from paxosblock.api.subtree import ListedKey, ListKeys
 from paxosblock.base import paths
 from paxosblock.errors import PermissionDeniedError
 from paxosblock.namenode.catalog import keys, permissions, tree
-from paxosblock.namenode.catalog.draft import Reads, inode_in
+from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.permissions import Action, Actor
-from paxosblock.namenode.catalog.records import DirectoryInode
+from paxosblock.namenode.catalog.records import DirectoryInode, inode_in
 
 READ_AT_ONCE: Final = 200
 """Entries of a directory."""

@@ -39,7 +39,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.catalog import acls, keys, permissions, quotas, snapshots, tree, zones
 from paxosblock.namenode.catalog.acls import Bits
 from paxosblock.namenode.catalog.boundaries import Boundaries
-from paxosblock.namenode.catalog.draft import Draft, Slices, inode_in
+from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.catalog.permissions import ITSELF, Action, Actor
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
@@ -48,6 +48,7 @@ from paxosblock.namenode.catalog.records import (
     Inode,
     asked_for,
     encode,
+    inode_in,
 )
 from paxosblock.protocol.types import BlockId
 

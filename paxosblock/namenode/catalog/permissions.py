@@ -19,8 +19,14 @@ from msgspec import UnsetType
 from paxosblock.base import paths
 from paxosblock.errors import PermissionDeniedError
 from paxosblock.namenode.catalog import acls, keys
-from paxosblock.namenode.catalog.draft import Reads, inode_in
-from paxosblock.namenode.catalog.records import DirectoryInode, FileInode, Inode, decode_inode
+from paxosblock.namenode.catalog.draft import Reads
+from paxosblock.namenode.catalog.records import (
+    DirectoryInode,
+    FileInode,
+    Inode,
+    decode_inode,
+    inode_in,
+)
 from paxosblock.namenode.kv.interface import Versioned
 
 

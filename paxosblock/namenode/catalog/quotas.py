@@ -36,7 +36,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.catalog import keys, permissions, tree
 from paxosblock.namenode.catalog.counter_sums import NO_LIMIT, Amount, Limit
-from paxosblock.namenode.catalog.draft import Draft, Reads, inode_in, inode_of
+from paxosblock.namenode.catalog.draft import Draft, Reads, inode_of
 from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
@@ -46,6 +46,7 @@ from paxosblock.namenode.catalog.records import (
     Quota,
     asked_for,
     decode_place,
+    inode_in,
 )
 from paxosblock.namenode.kv.interface import counter_total
 

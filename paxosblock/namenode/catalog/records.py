@@ -16,6 +16,7 @@ from paxosblock.base.acl_entries import Acl
 from paxosblock.base.chunk_cipher import ADDED_BYTES, user_bytes
 from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.errors import CorruptionError
+from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
     NO_WRITER,
@@ -337,3 +338,23 @@ def decode_place(value: bytes) -> Place:
             "begin: copy its files with that version into a new cluster"
         )
     return _decode_place(value)
+
+
+class Put(Versioned, frozen=True, gc=False):
+    """A value that a draft has put itself, with the record that it was made of."""
+
+    record: BlockEntry | Inode
+
+
+def entry_in(found: Versioned) -> BlockEntry:
+    """Return the entry of a block that was just read."""
+    if isinstance(found, Put) and isinstance(found.record, BlockEntry):
+        return found.record
+    return decode_entry(found.value)
+
+
+def inode_in(found: Versioned) -> Inode:
+    """Return the file or directory that was just read."""
+    if isinstance(found, Put) and isinstance(found.record, FileInode | DirectoryInode):
+        return found.record
+    return decode_inode(found.value)

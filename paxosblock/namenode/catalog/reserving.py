@@ -16,13 +16,14 @@ import msgspec
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, quotas, tree
-from paxosblock.namenode.catalog.draft import Draft, Reads, entry_in
+from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
     FileInode,
     Place,
     decode_place,
     encode,
+    entry_in,
 )
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId

@@ -28,7 +28,7 @@ from paxosblock.errors import (
     PermissionDeniedError,
 )
 from paxosblock.namenode.catalog import keys, permissions, trails
-from paxosblock.namenode.catalog.draft import Draft, Reads, entry_in, inode_in, inode_of
+from paxosblock.namenode.catalog.draft import Draft, Reads, inode_of
 from paxosblock.namenode.catalog.permissions import ITSELF, Action, Actor
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
@@ -38,6 +38,8 @@ from paxosblock.namenode.catalog.records import (
     Inode,
     Place,
     decode_place,
+    entry_in,
+    inode_in,
 )
 from paxosblock.namenode.kv.interface import Versioned, View
 from paxosblock.namenode.kv.past import PastView

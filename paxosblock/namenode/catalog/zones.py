@@ -18,7 +18,7 @@ from paxosblock.api.namenode import CreateFile
 from paxosblock.base import paths
 from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError, NotFoundError
 from paxosblock.namenode.catalog import keys, tree
-from paxosblock.namenode.catalog.draft import Draft, Reads, inode_in, inode_of
+from paxosblock.namenode.catalog.draft import Draft, Reads, inode_of
 from paxosblock.namenode.catalog.permissions import Actor
 from paxosblock.namenode.catalog.records import (
     DirectoryInode,
@@ -27,6 +27,7 @@ from paxosblock.namenode.catalog.records import (
     asked_for,
     decode_zone,
     encode,
+    inode_in,
 )
 
 
