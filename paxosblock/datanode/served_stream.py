@@ -149,7 +149,7 @@ class ServedStream:
         if isinstance(reply, Vote):
             counters.votes += 1
             flags = int(Flags.SYNC) if reply.synced else 0
-            connection.send(
+            connection.send_soon(
                 Header(
                     FrameKind.VOTE,
                     flags,

@@ -30,7 +30,7 @@ from paxosblock.net.streams.beats import arrived_bytes, beat_wish
 from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream_calls import Bulk, CallChannel, open_channel
 from paxosblock.net.streams.stream_server import upgrade_handler
-from paxosblock.net.wire import Header, MessageTable, decode_error
+from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, MessageTable, decode_error
 from paxosblock.protocol.messages import Create, Vote
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, Durability, Generation
@@ -38,6 +38,7 @@ from tests.datanode.node import BLOCK, Node, chunk, frame, name, running
 from tests.datanode.process import Votes
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk
+from tests.net.streams import Written, feed
 from tests.waiting import wait_until_async
 
 
@@ -100,6 +101,26 @@ async def test_votes_and_refusals_are_counted(tmp_path: Path) -> None:
         assert "paxosblock_datanode_vote_seconds_count 2.0" in text
         assert 'paxosblock_datanode_nacks_total{reason="gap"} 1.0' in text
         assert "paxosblock_datanode_streams 1.0" in text
+
+
+async def test_votes_of_one_turn_leave_in_one_write(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(durability=Durability.MEMORY)
+        counters = DataNodeCounters(
+            node.acceptor, node.volumes, rooms=tuple, copied=lambda: CopiedBytes(0, 0)
+        )
+        connection = FrameConnection(ServedStream(node.acceptor, node.reader, counters), "a client")
+        transport = Written()
+        connection.connection_made(transport)
+        feed(connection, frame(0)[1] + frame(1)[1])
+        await wait_until_async(lambda: transport.pieces)
+        first, second = (Header.unpack(transport.pieces[0], at) for at in (0, HEADER_BYTES))
+        assert [(each.kind, each.index) for each in (first, second)] == [
+            (FrameKind.VOTE, 0),
+            (FrameKind.VOTE, 1),
+        ]
+        assert len(transport.pieces) == 1
+        connection.close()
 
 
 async def test_a_replica_is_made_with_its_only_chunk_in_one_call(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,27 @@ class Echo(Recorder):
         self, connection: FrameConnection, header: Header, frame: memoryview
     ) -> None:
         connection.send(bytes(frame))
+
+
+class Written(asyncio.Transport):
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"socket": socket.socket()})
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.pieces.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Take any."""
+
+    def close(self) -> None:
+        self.get_extra_info("socket").close()
+        self.pieces.append(b"closed")
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -26,7 +26,17 @@ from paxosblock.net.streams.connection import FrameConnection
 from paxosblock.net.streams.stream import connect
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, verify_payload
 from tests.loops import on_both_loops
-from tests.net.streams import HOST, Echo, Recorder, chunk, feed, node, some_bytes, stream_to
+from tests.net.streams import (
+    HOST,
+    Echo,
+    Recorder,
+    Written,
+    chunk,
+    feed,
+    node,
+    some_bytes,
+    stream_to,
+)
 from tests.waiting import wait_until_async
 
 # -- frames -------------------------------------------------------------------------------------
@@ -251,27 +261,6 @@ async def test_a_server_that_shuts_down_closes_its_streams() -> None:
     await connection.wait_closed()
     assert "closed by the peer" in str(client.lost)
     assert "closed here" in str(server.lost)
-
-
-class Written(asyncio.Transport):
-    """A transport that keeps what is written to it."""
-
-    def __init__(self) -> None:
-        super().__init__({"socket": socket.socket()})
-        self.pieces: list[bytes] = []
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.pieces.append(bytes(data))
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        self.write(b"".join(list_of_data))
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Take any."""
-
-    def close(self) -> None:
-        self.get_extra_info("socket").close()
-        self.pieces.append(b"closed")
 
 
 async def test_short_frames_of_one_turn_leave_together_and_none_is_overtaken() -> None:

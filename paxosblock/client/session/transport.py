@@ -28,6 +28,7 @@ from paxosblock.api.datanode import (
 )
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.encoding import MALFORMED, msgpack_decoder
+from paxosblock.base.units import KIB
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.port.access import OPEN, Access
 from paxosblock.net.port.upgrade import close_ends, split_address
@@ -39,6 +40,7 @@ from paxosblock.protocol.messages import Nack, Vote
 from paxosblock.protocol.types import BlockId
 
 SUSPECT_FOR_S: Final = 10.0
+SHORT_BYTES: Final = 4 * KIB
 
 _CALLS = MessageTable(STREAM_CALLS)
 _REPLIES = MessageTable(STREAM_REPLIES)
@@ -104,8 +106,11 @@ class DataConnection:
         self._listeners.pop(block, None)
 
     def send(self, header: bytes, payload: Buffer) -> None:
-        """Send a chunk frame, by reference; `on_lost` tells when it cannot arrive."""
-        self._channel.connection.send(header, payload)
+        """Send a chunk frame, a long one by reference; `on_lost` tells when it cannot arrive."""
+        if len(payload) <= SHORT_BYTES:
+            self._channel.connection.send_soon(header, payload)
+        else:
+            self._channel.connection.send(header, payload)
 
     async def ask(self, question: Envelope | Watch, timeout_s: float) -> Answer:
         """Send a protocol message and return its answer.

@@ -379,13 +379,14 @@ class BlockWriter:
 
     def on_vote(self, vote: Vote) -> None:
         """W3: a member voted."""
-        storage = vote.storage
-        if not write.vote_is_sound(self._writer, vote):
-            self._fail((storage,), f"{storage} voted for a chunk that was never sent (I5)")
+        before = self._writer
+        self._writer = write.on_vote(before, vote)
+        if self._writer is before:
+            if not write.vote_is_sound(before, vote):
+                what = "voted for a chunk that was never sent (I5)"
+                self._fail((vote.storage,), f"{vote.storage} {what}")
             return
-        before = self._writer.acknowledged
-        self._writer = write.on_vote(self._writer, vote)
-        acknowledged = self._writer.acknowledged - before
+        acknowledged = self._writer.acknowledged - before.acknowledged
         if not acknowledged and not vote.synced:
             return  # most votes: others are still to come
         for _ in range(acknowledged):
