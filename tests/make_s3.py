@@ -104,11 +104,10 @@ listens beyond its machine only with `--insecure`, and a proxy before it may spe
 * Keys are paths: no part between slashes is empty, `.`, `..` or longer than 255 bytes
   (`InvalidArgument`), and a key has no keys below it (`ObjectParentIsObject`).
 * A key that ends with `/` is a directory, and has no bytes, no headers or metadata, and no tags. A
-  list shows directories that a program asked for while they are empty; with the last object below a
-  prefix its directories go, unless a program asked for them. So a directory that was made, and then
-  deleted with all that is in it by one key after the other, is left empty, and goes when it is
-  deleted once more. One request for many keys (`DeleteObjects`) deletes directories last, and
-  leaves none of them.
+  list shows each directory that a program asked for, through any door. With the last object below a
+  prefix its directories go, but for those that a program asked for. To delete the key of one with
+  objects below it takes that back: they stay, and it goes with the last of them. So of a directory
+  whose keys are all deleted, in any order, nothing is left.
 * Lists are in the order of bytes, each page as it was at one moment.
 * Checksums that a program sends (CRC32, CRC32C, CRC64NVME, SHA-1, SHA-256, MD5) are compared before
   the object is made, and kept; CRC64NVME needs `pip install 'paxosblock[s3]'` at the gateway.

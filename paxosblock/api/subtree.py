@@ -106,8 +106,8 @@ class SubtreeListing(msgspec.Struct, frozen=True):
 
 class ListKeys(msgspec.Struct, frozen=True):
     """Ask for what is below the directory `path` as keys, in the order of their bytes: the paths
-    from there on, without the first `/`. An empty directory that was asked for (`MakeDirectory`)
-    has a key that ends with `/`; others are seen only by what is in them.
+    from there on, without the first `/`. A directory that was asked for (`MakeDirectory`) has a
+    key that ends with `/`; others are seen only by what is in them.
 
     Those that begin with `prefix` and are greater than `after`. With a `delimiter`, keys in which
     it follows the prefix are shown as one that ends with it, unless `after` begins with that.
@@ -121,7 +121,7 @@ class ListKeys(msgspec.Struct, frozen=True):
 
 
 class ListedKey(msgspec.Struct, frozen=True):
-    """A key, and the file or empty directory there; None for a group of keys that begin so."""
+    """A key, and the file or directory there; None for a group of keys that begin so."""
 
     key: str
     status: FileStatus | None = None

@@ -167,7 +167,8 @@ class Delete(_Operation, frozen=True, tag=True):
 
     With `file_id`, delete the file with this id, even while it is being written, and no other: if
     it is not there the operation is refused. `prune` deletes with it each directory above that is
-    implicit (see `MakeDirectory`) and empty then, as far as the caller may.
+    implicit (see `MakeDirectory`) and empty then, as far as the caller may; of a directory with
+    something in it, which is refused otherwise, it makes an implicit one.
     """
 
     path: str

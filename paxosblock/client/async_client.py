@@ -449,8 +449,8 @@ class AsyncClient(AsyncCopies, AsyncSnapshots, AsyncWatching):
         """List what is below a directory as a store of keys does, all at one moment: by the bytes
         of the paths from there on, without their first `/`.
 
-        An empty directory that was asked for (`mkdirs`, `MakeDirectory`) has a key that ends with
-        `/`; others are seen only by what is in them. With a `delimiter`, keys in which it follows
+        A directory that was asked for (`mkdirs`, `MakeDirectory`) has a key that ends with `/`;
+        others are seen only by what is in them. With a `delimiter`, keys in which it follows
         the prefix are shown as one.
 
         Args:

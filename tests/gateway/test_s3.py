@@ -276,17 +276,23 @@ def test_a_bucket_that_was_made_with_its_first_file_stays(s3: Any, fs: Client) -
     assert fs.stat(f"/{name}").kind is Kind.DIRECTORY
 
 
-def test_directories_that_are_deleted_at_once_with_all_that_is_in_them_are_gone(
-    s3: Any, fs: Client, bucket: str
+@pytest.mark.parametrize("at_once", [True, False])
+def test_directories_that_are_deleted_with_all_that_is_in_them_are_gone(
+    s3: Any, fs: Client, bucket: str, at_once: bool
 ) -> None:
     """As Hadoop deletes a directory: by the keys of a list, in which it is before what is in it."""
-    s3.put_object(Bucket=bucket, Key="kept")
-    keys = ["d/", "d/e/", "d/e/f", "d/g"]
-    for key in keys:
+    for key in ["kept", "d/", "d/e/", "d/e/f", "d/g"]:
         s3.put_object(Bucket=bucket, Key=key)
-    wanted = {"Objects": [{"Key": key} for key in keys]}
-    told = s3.delete_objects(Bucket=bucket, Delete=wanted)
-    assert sorted(each["Key"] for each in told["Deleted"]) == keys
+    fs.mkdirs(f"/{bucket}/d/h")
+    below = [key for key in keys(s3, bucket) if key.startswith("d/")]
+    assert below == ["d/", "d/e/", "d/e/f", "d/g", "d/h/"]
+    if at_once:
+        wanted = {"Objects": [{"Key": key} for key in below]}
+        told = s3.delete_objects(Bucket=bucket, Delete=wanted)
+        assert sorted(each["Key"] for each in told["Deleted"]) == below
+    else:
+        for key in below:
+            s3.delete_object(Bucket=bucket, Key=key)
     assert [each.name for each in fs.ls(f"/{bucket}")] == ["kept"]
 
 

@@ -44,6 +44,7 @@ from paxosblock.errors import (
     NotFoundError,
     OutcomeUnknownError,
     PaxosBlockError,
+    PermissionDeniedError,
 )
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import Context
@@ -268,6 +269,50 @@ async def test_the_directories_made_for_a_file_go_with_the_last_one_when_it_is_p
     assert await names(catalog, "/bucket/a/b") == ["/bucket/a/b/two"]
     await apply(catalog, Delete("/bucket/a/b/two", prune=True))
     assert await names(catalog, "/bucket") == []
+
+
+async def test_a_directory_that_is_let_go_goes_with_what_is_in_it() -> None:
+    """A store of keys deletes the key of a directory, and then those below, or the other way."""
+    catalog = await new_catalog()
+    await apply(catalog, MakeDirectory("/bucket"), MakeDirectory("/bucket/a/b"))
+    await apply(catalog, MakeDirectory("/bucket/a"), Marker("/bucket/a/b/file"))
+    await apply(catalog, Delete("/bucket/a", prune=True))
+    with pytest.raises(DirectoryNotEmptyError):
+        await apply(catalog, Delete("/bucket/a"))
+    await apply(catalog, Delete("/bucket/a/b/file", prune=True))
+    assert await names(catalog, "/bucket/a") == ["/bucket/a/b"]
+    await apply(catalog, Delete("/bucket/a/b", prune=True))
+    assert await names(catalog, "/bucket") == []
+
+
+async def test_a_directory_is_let_go_by_one_who_may_take_it_away() -> None:
+    catalog = await new_catalog()
+    await apply(catalog, MakeDirectory("/top/made"), SetPermission("/top/made", 0o777))
+    await apply(catalog, SetPermission("/top", 0o755), SetOwner("/top", "bob"))
+    await apply(catalog, Marker("/top/made/file"))
+    with acting(Actor("ann")):
+        with pytest.raises(PermissionDeniedError, match='inode="/top"'):
+            await apply(catalog, Delete("/top/made", prune=True))
+        await apply(catalog, Delete("/top/made/file", prune=True))
+    assert await names(catalog, "/top") == ["/top/made"]
+
+
+@pytest.mark.parametrize("first", ["file", "directory"])
+async def test_one_deletes_a_directory_and_another_one_what_is_in_it_at_once(first: str) -> None:
+    """Each was decided while the other was still there; in no order one is left."""
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await apply(catalog, MakeDirectory("/prefix"), Marker("/prefix/file"))
+    context = Context(iter(()), 0, lambda _: False, {})
+    paths = ["/prefix/file", "/prefix"]
+    edits = []
+    for path in paths if first == "file" else reversed(paths):
+        draft = Draft(store.view())
+        for _ in transact(draft, request_of(Delete(path, prune=True)), context):
+            pass
+        edits.append(draft.to_edit())
+    outcomes = [await store.commit(edit) for edit in edits]
+    assert [type(outcome) for outcome in outcomes] == [Committed, Conflict]
 
 
 @pytest.mark.parametrize("through", ["a call", "a transaction"])

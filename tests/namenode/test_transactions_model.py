@@ -263,7 +263,10 @@ class Tree:
         path, there = wanted.path, wanted.path in self.at
         self.check_way(path)
         self.refuse_if(wanted.must_exist and not there)
-        self.refuse_if(bool(self.below(path)) and not wanted.recursive)
+        if self.below(path) and not wanted.recursive:
+            self.refuse_if(not wanted.prune)
+            self.implicit.add(path)
+            return
         for each in [path, *self.below(path)]:
             self.at.pop(each, None)
             self.gone(each)

@@ -96,8 +96,8 @@ async def head_bucket(call: S3Call) -> Answer:
 
 @s3_operation("DeleteBucket", "DELETE", Level.BUCKET, changes=True)
 async def delete_bucket(call: S3Call) -> Answer:
-    """Delete a bucket in which there is no object. Directories that a program of another door made
-    are objects while they are empty."""
+    """Delete a bucket in which there is no object. Directories that a program asked for,
+    through any door, are objects."""
     await call.bucket_status()
     try:
         try:

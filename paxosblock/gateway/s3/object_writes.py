@@ -25,7 +25,6 @@ from paxosblock.api.transaction import (
 from paxosblock.base.checksum import Buffer
 from paxosblock.client.publishing import Publish
 from paxosblock.errors import (
-    DirectoryNotEmptyError,
     IsDirectoryError,
     LeaseError,
     NotDirectoryError,
@@ -385,18 +384,17 @@ async def _give_tags(call: S3Call, tags: Mapping[str, str]) -> None:
 @s3_operation("DeleteObject", "DELETE", Level.OBJECT, changes=True)
 async def delete_object(call: S3Call) -> Answer:
     """Delete an object, if there is one, and each directory above that was there for it alone. With
-    `If-Match` only while it is met."""
+    `If-Match` only while it is met. A key that ends with `/` is that of a directory, which stays as
+    long as objects are below it."""
     check_version(call)
     await _delete(call, await call.bucket_status(), call.headers.get(IF_MATCH))
     return Answer(HTTPStatus.NO_CONTENT)
 
 
 async def _delete(call: S3Call, bucket: FileStatus, match: str | None) -> None:
-    if call.is_marker:
-        await _delete_marker(call)
-        return
-    path, condition = call.path, AssertFile(call.path)
-    if match is not None:
+    path = call.path
+    condition: Operation = AssertDirectory(path) if call.is_marker else AssertFile(path)
+    if match is not None and not call.is_marker:
         found = await found_object(call)
         wanted = asserted({IF_MATCH: match}, path, found.status)
         assert isinstance(wanted, AssertFile), "it is that of If-Match"
@@ -417,21 +415,10 @@ async def _delete(call: S3Call, bucket: FileStatus, match: str | None) -> None:
             raise precondition_failed("If-Match") from None
 
 
-async def _delete_marker(call: S3Call) -> None:
-    """Delete a directory, if nothing is in it; if there is, what is in it are objects, and they
-    stay."""
-    path = call.path
-    try:
-        if (await call.fs.stat(path)).kind is Kind.DIRECTORY:
-            await call.fs.transact([AssertDirectory(path), Delete(path, prune=True)])
-    except (NotFoundError, NotDirectoryError, DirectoryNotEmptyError):
-        return
-
-
 @s3_operation("DeleteObjects", "POST", Level.BUCKET, "delete", changes=True)
 async def delete_objects(call: S3Call) -> Answer:
     """Delete up to a thousand objects that a document names, each by itself; the answer tells of
-    each. Directories among them come last, those below others first, so that they are empty."""
+    each."""
     wanted = await document_of(call, "Delete")
     keys = [(text_in(each, "Key"), each.findtext("ETag")) for each in wanted.findall("Object")]
     if not 1 <= len(keys) <= KEYS_DELETED_MAX or not all(key for key, _ in keys):
@@ -451,10 +438,7 @@ async def delete_objects(call: S3Call) -> Answer:
                 return _failed(key, error)
         return None if quiet else Field("Deleted", [Field("Key", key)])
 
-    markers = sorted((key for key, _ in keys if key.endswith("/")), key=lambda key: -key.count("/"))
-    objects = (told(*each) for each in keys if not each[0].endswith("/"))
-    found = await asyncio.gather(*objects)
-    found += [await told(key, None) for key in markers]
+    found = await asyncio.gather(*(told(*each) for each in keys))
     return answered("DeleteResult", [each for each in found if each is not None])
 
 

@@ -90,7 +90,7 @@ class KeyWalk:
         directory = self._find(stem)
         if directory is None:
             return
-        if stem and stem > after and self._is_marker(directory):
+        if stem and stem == prefix > after and self._is_marker(directory):
             yield _FoundKey(stem, directory)
         levels = [self._entries(directory, stem, prefix)]
         while levels:
@@ -152,8 +152,8 @@ class KeyWalk:
             yield _FoundKey(stem + key, number, is_directory=True)
 
     def _is_marker(self, directory: int) -> bool:
-        """True for an empty directory that was asked for: its key ends with its `/`."""
-        return self._is_empty(directory) and not self._inode(directory).implicit
+        """True for a directory that was asked for: its key ends with its `/`."""
+        return not self._inode(directory).implicit
 
     def _has_any_key(self, directory: _FoundKey) -> bool:
         """True if any key begins with that of the directory, or it takes too long to find out."""
@@ -174,9 +174,6 @@ class KeyWalk:
                     return True
                 left.append(target.number)
         return bool(left)
-
-    def _is_empty(self, directory: int) -> bool:
-        return next(iter(self._reads.scan(*keys.entries(directory), 1)), None) is None
 
     def _inode(self, directory: int) -> DirectoryInode:
         inode = inode_in(self._reads.get(keys.inode(directory)))

@@ -310,6 +310,35 @@ def _not_empty(path: str) -> DirectoryNotEmptyError:
     return DirectoryNotEmptyError(f"{paths.shown(path)}: directory is not empty", path=path)
 
 
+def is_let_go(draft: Draft, path: str, context: Context) -> bool:
+    """True for a directory with something in it, which is implicit from now on: it goes when what
+    is in it is gone (`prune`).
+
+    Raises:
+        InvalidRequestError: the directory, or one below it, has snapshots.
+        PermissionDeniedError: the actor may not take it out of its directory.
+    """
+    names = paths.split(path)
+    target, depth = tree.descend(draft, names, context.actor)
+    if not names or depth < len(names) or not _has_entries(draft, target.number):
+        return False
+    inode = _directory(draft, target.number)
+    permissions.check_entry(draft, inode, names, context.actor)
+    snapshots.check_may_go(draft, inode, path)
+    assert isinstance(inode, DirectoryInode), "something is in it"
+    if not inode.implicit:
+        draft.put_inode(msgspec.structs.replace(inode, implicit=True))
+    return True
+
+
+def _has_entries(draft: Draft, directory: int) -> bool:
+    """True if something is in a directory, as it must still be when the change is applied."""
+    kept = next(draft.scan(*keys.entries(directory), 1), None)
+    if kept is not None:
+        draft.get(kept[0])
+    return kept is not None
+
+
 def prune(draft: Draft, path: str, context: Context) -> None:
     """Delete each directory above `path`, from below, that is implicit and empty, as far as the
     actor may take it out of the one above it.
@@ -321,10 +350,7 @@ def prune(draft: Draft, path: str, context: Context) -> None:
     while names:
         inode = tree.find_inode(draft, paths.join(names), context.actor)
         assert isinstance(inode, DirectoryInode), "something was below it"
-        kept = next(draft.scan(*keys.entries(inode.number), 1), None)
-        if kept is not None:
-            draft.get(kept[0])
-        if kept is not None or not inode.implicit:
+        if _has_entries(draft, inode.number) or not inode.implicit:
             return
         try:
             permissions.check_entry(draft, inode, names, context.actor)

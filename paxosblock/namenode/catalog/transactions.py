@@ -197,6 +197,8 @@ def _delete(draft: Draft, wanted: Delete, context: Context) -> Slices[None]:
     path = wanted.path
     if wanted.file_id is not None:
         _check_id(tree.find_inode(draft, path, context.actor).number, path, wanted.file_id)
+    if wanted.prune and not wanted.recursive and namespace.is_let_go(draft, path, context):
+        return
     request = DeletePath(path, wanted.recursive)
     deletion = yield from namespace.delete(draft, request, context)
     if wanted.must_exist and not deletion.existed:

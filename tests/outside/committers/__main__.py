@@ -134,8 +134,7 @@ class Scene:
                 found.update(pq.read_table(io.BytesIO(content)).column("id").to_pylist())
             except pyarrow.lib.ArrowInvalid:
                 unreadable.append(entry.name)
-        known = self.committer.leaves
-        left = tuple(sorted(each for each in hidden - {SUCCESS} if not known or known not in each))
+        left = tuple(sorted(hidden - {SUCCESS}))
         return Seen(found, tuple(unreadable), SUCCESS in hidden, left, self._uploads())
 
     def _uploads(self) -> int:

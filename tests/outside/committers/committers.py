@@ -10,8 +10,6 @@ from typing import Final
 from benchmarks.spark_s3a import COMMITTERS as OF_S3A
 from benchmarks.spark_s3a import settings_of_committer
 
-_LEFT: Final = {"magic": "__magic_job-", "file": "_temporary"}
-
 
 class Door(StrEnum):
     """The door through which a job writes."""
@@ -31,9 +29,6 @@ class Committer:
     """All of a job is seen or nothing of it, and a table that is replaced is there all the time."""
     adopts: bool = False
     """A job that adds to a table publishes what tasks of a dead one had committed, too."""
-    leaves: str = ""
-    """Names of directories that a job leaves begin so: s3a deletes what a list shows, and a gateway
-    lists no directory that has something in it."""
 
 
 COMMITTERS: Final[Mapping[str, Committer]] = {
@@ -42,9 +37,7 @@ COMMITTERS: Final[Mapping[str, Committer]] = {
         Door.WEBHDFS, {"spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2"}
     ),
     **{
-        f"s3a-{name}": Committer(
-            Door.S3A, settings_of_committer(name), adopts=name == "file", leaves=_LEFT.get(name, "")
-        )
+        f"s3a-{name}": Committer(Door.S3A, settings_of_committer(name), adopts=name == "file")
         for name in OF_S3A
     },
     "paxosblock": Committer(Door.OWN, at_once=True),
