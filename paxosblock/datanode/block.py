@@ -231,7 +231,7 @@ class Block:
         # Not before the bytes are in the file: a chunk that the file refused is not accepted (D2).
         self.replica = step.replica
         if appends:
-            self.changed()
+            self._grew(len(frame))
         vote = step.reply
         assert isinstance(vote, Vote | Nack)
 
@@ -241,7 +241,7 @@ class Block:
             reply(self.nack(vote.generation, Reason.NO_REPLICA) if failed else vote)
 
         if isinstance(vote, Vote) and self._must_wait(vote, step.effect):
-            self._sync(vote.generation, vote.index + 1, done)
+            self._sync(vote, done)
         elif appends:
             assert self.files is not None
             assert self.files.file is not None
@@ -288,18 +288,17 @@ class Block:
             return Reason.NO_REPLICA
         return None
 
-    def _sync(self, generation: Generation, count: int, done: Done) -> None:
-        """Call `done` when `count` chunks of the log accepted in `generation` are durable."""
+    def _sync(self, vote: Vote, done: Done) -> None:
+        """Call `done` when all that `vote` claims is durable."""
         files = self.files
         assert files is not None
         assert files.file is not None
 
         def synced(error: PaxosBlockError | None) -> None:
             # A control step's sync may have failed before, and dropped what this sync cannot see.
-            error = error or self.volume.failure
-            if error is None:
-                self._synced(files, generation, count)
-            else:
+            if error is None and not self.volume.failed:
+                self._synced(files, vote.generation, vote.index + 1)
+            elif error is not None:
                 self.volume.fail(error)
             done(error)
 
@@ -610,6 +609,17 @@ class Block:
         is_open = self.replica is not None and self.replica.registers.state is ReplicaState.RBW
         self.volume.open_count += is_open - self._counted_open
         self._counted_open = is_open
+        self._wake_watchers()
+
+    def _grew(self, size_bytes: int) -> None:
+        """As `changed`, when all that changed is one more record of the file."""
+        self.close_for_readers()
+        self.volume.used_bytes += size_bytes
+        self._counted_bytes += size_bytes
+        if self._watchers:
+            self._wake_watchers()
+
+    def _wake_watchers(self) -> None:
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
             if not watcher.done():

@@ -123,7 +123,8 @@ class ServedStream:
                 self._beats.asked(connection, header)
             case other:
                 raise ProtocolError(f"a client sends no {other.name} frame")
-        self._pause_or_resume()
+        if self._waiting_votes >= MAX_WAITING_VOTES or self._running_calls >= MAX_CALLS:
+            self._pause_or_resume()
 
     def payload_received(
         self, connection: FrameConnection, header: Header, payload: memoryview

@@ -115,6 +115,7 @@ class KernelSyncs:
         )  # the kernel copies it with each submission
         self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
         self._events = (_Event * SYNCS_AT_ONCE)()
+        self._one = ctypes.c_long(1)
         self._under_way: dict[int, Done] = {}
         self._numbers = count(1)
         self._closed = False
@@ -131,7 +132,7 @@ class KernelSyncs:
             return False
         number = next(self._numbers)
         self._request.data, self._request.file = number, file
-        if self._call(self._submit, self._context, ctypes.c_long(1), self._requests) != 1:
+        if self._call(self._submit, self._context, self._one, self._requests) != 1:
             return False
         self._under_way[number] = done
         return True
@@ -148,9 +149,14 @@ class KernelSyncs:
             os.close(self._event_file)
 
     def _wake(self) -> None:
-        for done, error in self._ended():
-            self._loop.call_soon(done, error)  # each by itself, in case one of them fails
+        ended = self._ended()
         self._leave()
+        for done, error in ended:
+            try:
+                done(error)
+            except Exception as failure:  # of one of them; the others have ended, too
+                message = "a sync has ended, and what waited for it failed"
+                self._loop.call_exception_handler({"message": message, "exception": failure})
 
     def _ended(self) -> list[tuple[Done, OSError | None]]:
         os.eventfd_read(self._event_file)

@@ -129,10 +129,10 @@ class ChunkLog:
 
     def append(self, size_bytes: int, crc: int) -> ChunkLog:
         """Return this log with one more chunk."""
-        shared = len(self._buffer) == self._count * _ENTRY.size
-        log = self._view(
-            self._buffer if shared else self._buffer[: self._count * _ENTRY.size], self._count
-        )
+        buffer, own_bytes = self._buffer, self._count * _ENTRY.size
+        log = ChunkLog.__new__(ChunkLog)
+        log._buffer = buffer if len(buffer) == own_bytes else buffer[:own_bytes]
+        log._count, log.size_bytes = self._count, self.size_bytes
         log._add(size_bytes, crc)
         return log
 

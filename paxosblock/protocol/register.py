@@ -286,12 +286,13 @@ def _write(storage: StorageId, replica: Replica | None, request: Write) -> Trans
         return _refused(storage, None, request, Reason.NO_REPLICA)
     if not _takes_writes(replica, request.generation):
         return _refused(storage, replica, request, Reason.FENCED)
-    if request.index > replica.length:
+    length = replica.length
+    if request.index > length:
         return _refused(storage, replica, request, Reason.GAP)
     sync = request.sync or replica.registers.durability is Durability.DISK
     vote = Vote(request.block, request.generation, request.index, storage, sync)
     acknowledged = max(replica.acknowledged_count, request.acknowledged_count)
-    if request.index == replica.length:
+    if request.index == length:
         name = ChunkName(request.index, request.size_bytes, request.crc)
         log = replica.log.append(request.size_bytes, request.crc)
         return Transition(

@@ -53,6 +53,27 @@ async def test_there_are_not_more_syncs_than_fit(kernel: KernelSyncs, tmp_path: 
         os.close(file)
 
 
+async def test_a_listener_that_fails_keeps_the_end_of_its_sync_from_no_other(
+    kernel: KernelSyncs, tmp_path: Path
+) -> None:
+    files = [opened(tmp_path / str(number)) for number in range(4)]
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: failures.append(context["exception"])
+    )
+    ended: list[OSError | None] = []
+
+    def fail(_: OSError | None) -> None:
+        raise ValueError("a mistake of ours")
+
+    listeners = (fail, ended.append, fail, ended.append)
+    for file, done in zip(files, listeners, strict=True):
+        assert kernel.begin(file, done)
+    await wait_until_async(lambda: len(ended) == len(failures) == 2)
+    for file in files:
+        os.close(file)
+
+
 async def test_what_cannot_be_synced_is_refused_and_not_told_twice(kernel: KernelSyncs) -> None:
     """A caller that tries it in a thread then gets the error."""
     reader, writer = os.pipe()

@@ -171,7 +171,7 @@ class FileStore:
         if isinstance(files, SmallPlace):
             self.small.append(files.block, log, frame)
             return
-        file, position = files.file, record_start(log, len(log))
+        file, position = files.file, self.size_bytes(log)
         assert file is not None, "a replica that takes writes has its file open"
         try:
             file.write(frame, position)

@@ -99,7 +99,8 @@ class OpenFile:
     def release(self) -> None:
         """End a `borrow`."""
         self._users -= 1
-        self._close_if_idle()
+        if self._retired:
+            self._close_if_idle()
 
     def retire(self) -> None:
         """Close it as soon as its last user is done."""

@@ -102,7 +102,8 @@ class GroupCommit:
         if file in self._waiting:
             self._ready.append(file)
         # Before the waiters are told, which takes the loop's time: the disk works meanwhile.
-        self._start()
+        if self._ready:
+            self._start()
         file.release()
         for done in waiters:
             done(error)

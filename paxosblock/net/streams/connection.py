@@ -300,7 +300,9 @@ class FrameConnection(asyncio.BufferedProtocol):
                     break
                 header = self._header = Header.unpack(self._view, self._start)
                 if header.payload_length:
-                    self._find_sink(header)
+                    sink = self._handler.payload_buffer(header)
+                    if sink is not None:
+                        self._begin_sink(header, sink)
             deliver = self._deliver_buffered if self._sink is None else self._deliver_sunk
             if not deliver(header):
                 break
@@ -335,11 +337,8 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._handler.payload_received(self, header, payload)
         return True
 
-    def _find_sink(self, header: Header) -> None:
-        """Ask for the payload's buffer, and copy into it the part that our buffer already has."""
-        sink = self._handler.payload_buffer(header)
-        if sink is None:
-            return
+    def _begin_sink(self, header: Header, sink: memoryview) -> None:
+        """Copy into the payload's buffer `sink` the part that our buffer already has."""
         assert len(sink) >= header.payload_length
         begin = self._start + HEADER_BYTES
         self._sunk = min(self._end - begin, header.payload_length)
