@@ -10,25 +10,25 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
-from paxosblock.api.namenode import BlockView
+from paxosblock.api.namenode import SEAL_BLOCK, BlockRequest, BlockView
 from paxosblock.api.status import CLUSTER_STATUS, ClusterStatusRequest
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.datanode import datanode_server as datanode
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode import namenode_server as namenode
-from paxosblock.net.port.upgrade import STREAM
-from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import BlockState, StorageId
 from tests.calls_proxy import CallsProxy
-from tests.waiting import until_one_ends, wait_until_async
+from tests.client.wire import Wire
+from tests.waiting import wait_until_async
 
 LISTEN: Final = "127.0.0.1:0"
 MEMORY: Final = Path("/dev/shm")
@@ -37,127 +37,35 @@ NAMENODE: Final = NameNodeConfig(
     datanode_stale_after_s=1000.0,
     datanode_dead_after_s=1001.0,
     safe_mode_extension_s=0.0,
+    replicate_after_s=1000.0,
 )
 DATANODE: Final = DataNodeConfig(
     heartbeat_interval_s=0.05, reserved_space_bytes=0, scrub_period_s=0.0, short_circuit=False
 )
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Wire:
-    """Everything that is said to one DataNode, and that it says."""
-
-    def __init__(self) -> None:
-        self.target = ""
-        """The address at which it listens; "" while it is down."""
-        self.votes_may_go = asyncio.Event()
-        """Cleared: of all that it says in streams only beats arrive, until it is set again."""
-        self.votes_may_go.set()
-        self.flips_chunks = False
-        """A bit of each chunk is another one when it arrives."""
-        self.answers = 0
-        """Frames that it said in streams, without beats."""
-        self._connections = dict[asyncio.Task[None], asyncio.Event]()
-
-    def cut(self) -> None:
-        """Cut every connection."""
-        for connection in self._connections:
-            connection.cancel()
-
-    def hang(self) -> None:
-        """Nothing more is heard or said on today's connections, as of a stopped process."""
-        for going in self._connections.values():
-            going.clear()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what comes by one connection, until one of its ends is gone or it is cut."""
-        going, ends = asyncio.Event(), [writer]
-        going.set()
-        task = asyncio.ensure_future(self._connect(going, reader, ends))
-        self._connections[task] = going
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            await task
-        del self._connections[task]
-        for end in ends:
-            end.transport.abort()
-
-    async def _connect(
-        self, going: asyncio.Event, reader: asyncio.StreamReader, ends: list[asyncio.StreamWriter]
-    ) -> None:
-        (writer,) = ends
-        host, _, port = self.target.rpartition(":")
-        if not host:
-            return
-        from_there, there = await asyncio.open_connection(host, int(port))
-        ends.append(there)
-        head = await reader.readuntil(b"\r\n\r\n")
-        there.write(head)
-        is_stream = head.split()[1] == STREAM.path.encode()
-        back = self._pass_frames if is_stream else _pass_bytes
-        forth = self._pass_chunks if is_stream else _pass_bytes
-        await until_one_ends(forth(going, reader, there), back(going, from_there, writer))
-
-    async def _pass_chunks(
-        self, going: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        while True:
-            header, frame = await _next_frame(reader)
-            await going.wait()
-            if header.kind is FrameKind.CHUNK and self.flips_chunks:
-                frame = frame[:-1] + bytes([frame[-1] ^ 1])
-            writer.write(frame)
-            await writer.drain()
-
-    async def _pass_frames(
-        self, going: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Pass on a stream of the DataNode; its beats overtake what is kept back."""
-        kept = asyncio.Queue[bytes]()
-
-        async def pass_kept() -> None:
-            while True:
-                frame = await kept.get()
-                await self.votes_may_go.wait()
-                writer.write(frame)
-
-        writer.write(await reader.readuntil(b"\r\n\r\n"))
-        passing = asyncio.create_task(pass_kept())
-        try:
-            while True:
-                header, frame = await _next_frame(reader)
-                await going.wait()
-                if header.kind is FrameKind.BEAT:
-                    writer.write(frame)
-                else:
-                    self.answers += 1
-                    kept.put_nowait(frame)
-        finally:
-            passing.cancel()
-
-
-async def _next_frame(reader: asyncio.StreamReader) -> tuple[Header, bytes]:
-    head = await reader.readexactly(HEADER_BYTES)
-    header = Header.unpack(head)
-    return header, head + await reader.readexactly(header.payload_length)
-
-
-async def _pass_bytes(
-    going: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
-    while some := await reader.read(1 << 18):
-        await going.wait()
-        writer.write(some)
-        await writer.drain()
+async def _listening(serve: Serve) -> tuple[str, asyncio.Server]:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}", server
 
 
 class ShippedDataNode:
     """A DataNode that may be killed and started again; others know it by the address of a wire."""
 
-    def __init__(self, name: str, folder: Path, namenode: str) -> None:
-        self.name, self.folder, self.wire = name, folder, Wire()
+    def __init__(self, name: str, folder: Path, namenode: str, config: DataNodeConfig) -> None:
+        self.name, self.folder, self.wire, self.config = name, folder, Wire(), config
         self.address = ""
-        self._namenode, self._kept = namenode, folder.with_suffix(".kept")
-        self._process = AsyncExitStack()
-        self._server: asyncio.Server | None = None
+        self.silent = False
+        """The NameNode hears nothing of it."""
+        self._kept = folder.with_suffix(".kept")
+        self._to_namenode = CallsProxy(namenode, call=self._is_heard)
+        self._process, self._wires = AsyncExitStack(), AsyncExitStack()
+
+    @property
+    def storage(self) -> StorageId:
+        """The id of its one volume."""
+        return self.wire.storage
 
     @property
     def alive(self) -> bool:
@@ -166,11 +74,11 @@ class ShippedDataNode:
 
     async def start(self) -> None:
         """Serve, behind the same wire as before."""
-        if self._server is None:
-            self._server = await asyncio.start_server(self.wire.serve, "127.0.0.1", 0)
-            self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        if not self.address:
+            self._namenode = await self._listen(self._to_namenode.serve)
+            self.address = await self._listen(self.wire.serve)
         process = datanode.running(
-            DATANODE,
+            self.config,
             listen=LISTEN,
             paths=[self.folder],
             namenodes=[self._namenode],
@@ -200,16 +108,26 @@ class ShippedDataNode:
         self._kept.rename(self.folder)
 
     async def close(self) -> None:
-        """End it and its wire."""
+        """End it and its wires."""
         await self.kill()
-        if self._server is not None:
-            self._server.close()
+        await self._wires.aclose()
+
+    async def _is_heard(self, _method: str) -> bool:
+        return not self.silent
+
+    async def _listen(self, serve: Serve) -> str:
+        address, server = await _listening(serve)
+        self._wires.callback(server.close)
+        return address
 
 
 class ShippedCluster:
     """One NameNode, some DataNodes, and what clients asked the NameNode for."""
 
-    def __init__(self, count: int, folder: Path) -> None:
+    def __init__(
+        self, configs: Sequence[DataNodeConfig], folder: Path, config: NameNodeConfig = NAMENODE
+    ) -> None:
+        """`configs` are those of the DataNodes, `config` is that of the NameNode."""
         self.calls = list[str]()
         """The names of the calls of clients at the NameNode; those that are carried out."""
         self.answers_lost = set[str]()
@@ -219,7 +137,7 @@ class ShippedCluster:
         self.nodes = list[ShippedDataNode]()
         self.by_storage = dict[StorageId, ShippedDataNode]()
         self.address = ""
-        self._count, self._folder = count, folder
+        self._configs, self._folder, self._config = configs, folder, config
         self._real = LISTEN
         self._namenode, self._all = AsyncExitStack(), AsyncExitStack()
         self._observer: AsyncClient
@@ -228,12 +146,11 @@ class ShippedCluster:
         """Serve, and wait until the NameNode has heard of all DataNodes."""
         await self.start_namenode()
         proxy = CallsProxy(self._real, call=self._heard, answer=self._arrives)
-        server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+        self.address, server = await _listening(proxy.serve)
         self._all.callback(server.close)
-        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        for number in range(self._count):
+        for number, config in enumerate(self._configs):
             name = f"datanode-{number}"
-            node = ShippedDataNode(name, self._folder / name, self._real)
+            node = ShippedDataNode(name, self._folder / name, self._real, config)
             self.nodes.append(node)
             self._all.push_async_callback(node.close)
             await node.start()
@@ -243,7 +160,7 @@ class ShippedCluster:
     async def start_namenode(self) -> None:
         """Serve; again on the same port when it ran before."""
         process = namenode.running(
-            NAMENODE, listen=self._real, path=self._folder / "names", node_id="names"
+            self._config, listen=self._real, path=self._folder / "names", node_id="names"
         )
         self._real = (await self._namenode.enter_async_context(process)).address
 
@@ -266,7 +183,9 @@ class ShippedCluster:
             if node.state == "live"
             for each in node.storages
         }
-        return len(self.by_storage) == self._count
+        for storage, node in self.by_storage.items():
+            node.wire.storage = storage
+        return len(self.by_storage) == len(self._configs)
 
     async def _heard(self, method: str) -> bool:
         self.calls.append(method)
@@ -281,6 +200,38 @@ class ShippedCluster:
         """The blocks of a file, as the NameNode shows them."""
         view: FileView = await self._observer._session.namenodes.call(GET_FILE, GetFile(path))
         return view.blocks
+
+    async def records(self, path: str) -> list[BlockRecord]:
+        """The records of a file's blocks."""
+        return [view.record for view in await self.blocks(path)]
+
+    def hold_namenode(self) -> None:
+        """No DataNode hears anything of the NameNode until `release_namenode`."""
+        for node in self.nodes:
+            node.wire.namenode_may_speak.clear()
+
+    def release_namenode(self) -> None:
+        """The DataNodes hear what they did not hear meanwhile."""
+        for node in self.nodes:
+            node.wire.namenode_may_speak.set()
+
+    async def begin_recovery(self, path: str) -> None:
+        """Let the NameNode end the last block of a file (K2); its members hear of that later."""
+        self.hold_namenode()
+        *_, last = await self.records(path)
+        seal = BlockRequest(last.block, last.writer)
+        call = self._observer._session.namenodes.call
+        self._sealing = asyncio.create_task(call(SEAL_BLOCK, seal))
+
+        async def is_begun() -> bool:
+            return (await self.records(path))[-1].state is BlockState.UNDER_RECOVERY
+
+        await wait_until_async(is_begun)
+
+    async def end_recovery(self) -> None:
+        """Let the recovery that was begun come to its end."""
+        self.release_namenode()
+        await self._sealing
 
     async def members(self, path: str) -> list[ShippedDataNode]:
         """The DataNodes that have the last block of a file, in the order of its record."""
@@ -315,11 +266,17 @@ class ShippedCluster:
 
 @asynccontextmanager
 async def shipped_cluster(
-    count: int = 3, **settings: Any
+    count: int = 3,
+    names: NameNodeConfig = NAMENODE,
+    nodes: Sequence[DataNodeConfig] = (),
+    **settings: Any,
 ) -> AsyncIterator[tuple[ShippedCluster, AsyncClient]]:
-    """A running cluster and a client of it; `settings` are fields of `ClientConfig`."""
+    """A running cluster and a client of it; `settings` are fields of `ClientConfig`.
+
+    `nodes` are the settings of the DataNodes; else there are `count` of the same.
+    """
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        cluster = ShippedCluster(count, Path(folder))
+        cluster = ShippedCluster(nodes or [DATANODE] * count, Path(folder), names)
         try:
             await cluster.start()
             config = replace(ClientConfig(retry_for_s=30.0, vote_timeout_s=30.0), **settings)

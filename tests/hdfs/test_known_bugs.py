@@ -179,7 +179,7 @@ async def test_hdfs_6937_a_datanode_that_finds_chunks_damaged_is_the_one_that_is
             await out.write(b"hello")
             await out.hflush()
             (bad, *_) = await cluster.members("/a")
-            bad.wire.flips_chunks = True
+            bad.wire.faults.flips_chunks = True
             for _ in range(4):
                 await out.write(b"hello")
                 receipt = await out.hflush()
