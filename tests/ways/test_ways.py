@@ -25,8 +25,8 @@ FILES_AND_CALLS: Final = {
     # The caller becomes a user in users.py; a new directory takes its group from the one above.
     "mkdirs": (38, 205),
     "stat": (19, 77),
-    "chunk": (26, 293),
-    "pread": (22, 145),
+    "chunk": (26, 290),
+    "pread": (22, 144),
 }
 AT_MOST: Final = {"take_over": (89, 6000)}
 """In a recovery NameNode, DataNodes and their reports are at work at once, and who comes first

@@ -108,5 +108,5 @@ class OpenFile:
         self._close_if_idle()
 
     def _close_if_idle(self) -> None:
-        if self._retired and self._users == 0:
+        if self._users == 0:
             self._disk.close(self.handle)

@@ -268,8 +268,7 @@ class Volume:
 
     def serve(self) -> None:
         """Note that a client's chunk is written or read at this moment."""
-        self.touch()
-        self._served_s = self._touched_s
+        self._touched_s = self._served_s = time.monotonic()
 
     @property
     def serves_clients(self) -> bool:
