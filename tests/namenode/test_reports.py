@@ -83,6 +83,31 @@ async def test_a_page_says_nothing_of_blocks_outside_its_range(case: Case) -> No
     await wait_until_async(lambda: told_again(scene) == {ids[1], ids[2]})
 
 
+async def test_what_a_storage_has_answered_is_judged_once_without_the_catalog(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second report of it, or one of another length, is judged by the catalog."""
+    scene, records = case
+    catalog, asked = scene.node.catalog, list[int]()
+    entries_of = catalog.block_entries
+
+    async def block_entries(wanted: tuple[BlockId, ...]) -> tuple[BlockEntry | None, ...]:
+        asked.append(len(wanted))
+        return await entries_of(wanted)
+
+    monkeypatch.setattr(catalog, "block_entries", block_entries)
+    await scene.report("s1", full=False)
+    assert (asked, held(scene)) == ([], {record.block for record in records})
+    await scene.report("s1", full=False)
+    assert asked == [len(records)]
+    replicas = scene.acceptor("s2").replicas
+    one = replicas[records[0].block]
+    longer = one.having(finalized_length=2)
+    replicas[one.block] = msgspec.structs.replace(longer, log=one.log.append(7, 7))
+    await scene.report("s2", full=False)
+    assert (asked[1:], scene.node.alarms.counts["I7"]) == ([1], 1)
+
+
 async def test_the_last_page_of_a_report_ends_what_is_asked_for(case: Case) -> None:
     scene, records = case
     middle = records[2].block

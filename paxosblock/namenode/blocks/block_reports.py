@@ -167,11 +167,21 @@ class Reports:
             )
 
     async def _take_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
-        entries = await self._catalog.block_entries(
-            tuple(summary.state.block for summary in summaries)
-        )
-        for summary, entry in zip(summaries, entries, strict=True):
+        news = [summary for summary in summaries if not self._was_answered(summary)]
+        if not news:
+            return
+        entries = await self._catalog.block_entries(tuple(each.state.block for each in news))
+        for summary, entry in zip(news, entries, strict=True):
             self._take_one(summary, entry)
+
+    def _was_answered(self, summary: ReplicaSummary) -> bool:
+        """Take a replica that is just what its storage answered when it was told to finalize it:
+        the record that it was told takes the place of the catalog's. False: it is another one."""
+        record = self._finalizer.answered(summary.state.block, summary.storage)
+        if record is None or judge(record, True, summary).verdict is not Verdict.HOLDS:
+            return False
+        self._take_holder(summary)
+        return True
 
     async def _note_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
         """Note the replicas that storages hold; the leader judges if they should."""

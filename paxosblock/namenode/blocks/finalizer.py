@@ -60,6 +60,8 @@ class Finalizer:
         self._told = told
         self._queues = Queues(background, acceptors)
         self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
+        self._answered: dict[tuple[BlockId, StorageId], BlockRecord] = {}
+        """The records of members that said that they finalized, and have not reported that yet."""
 
     @property
     def has_room(self) -> bool:
@@ -93,6 +95,7 @@ class Finalizer:
         ends it, tells the members."""
         for member in record.members:
             self._spreading.pop((record.block, member), None)
+            self._answered.pop((record.block, member), None)
 
     def tell(self, record: BlockRecord, member: StorageId, pause_s: float = 0.0) -> None:
         """P5 for one member after `pause_s` seconds, unless that is under way."""
@@ -102,6 +105,7 @@ class Finalizer:
         if self._spreading.get(key) == generation:
             return
         self._spreading[key] = generation
+        self._answered.pop(key, None)
         question = QueuedQuestion(
             partial(self._finalization, record, member),
             partial(self._heard, record, member),
@@ -125,6 +129,7 @@ class Finalizer:
         self._replicas.forget_block(record.block)
         for member in record.members:
             self._spreading.pop((record.block, member), None)
+            self._answered.pop((record.block, member), None)
             if sent:
                 self.delete(record.block, member, record.generation)
 
@@ -134,6 +139,7 @@ class Finalizer:
         If it is not, its report is judged when it is back.
         """
         self._spreading.pop((block, storage), None)
+        self._answered.pop((block, storage), None)
         self._replicas.forget(block, storage)
         if live:
             self.delete(block, storage, up_to)
@@ -151,6 +157,11 @@ class Finalizer:
         self._replicas.note_damaged(record.block, storage)
         if record.finalized:
             self.tell(record, storage)
+
+    def answered(self, block: BlockId, storage: StorageId) -> BlockRecord | None:
+        """Return the record that a member said it finalized, once: a report of just that says
+        nothing new. None: it said no such thing, or was told another one since."""
+        return self._answered.pop((block, storage), None)
 
     def _finalization(self, record: BlockRecord, member: StorageId) -> Finalize | None:
         """Return what to ask, if the question still stands."""
@@ -172,6 +183,9 @@ class Finalizer:
         match answer:
             case Finalized():
                 self._replicas.note(record.block, member, record.finalized_generation)
+                if len(self._answered) == UNDER_WAY_MAX:  # of storages that never reported them
+                    self._answered.clear()
+                self._answered[record.block, member] = record
                 return True
             case Nack() if answer.max_generation > record.finalized_generation:
                 return True  # a later version of the block is being made
