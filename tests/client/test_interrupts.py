@@ -24,7 +24,7 @@ import paxosblock.client.blocking.sync_base
 import paxosblock.client.blocking.sync_files
 from paxosblock.base.units import KIB
 from paxosblock.client.blocking.sync import Client, FileWriter
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.shipped import shipped_cluster
 
 CODE: Final = {
     threading.__file__,  # what we call there must stand it, too
@@ -90,15 +90,15 @@ def interrupted_anywhere() -> Iterator[Interrupted]:
     assert at > 10, "something was interrupted"
 
 
-async def using(work: Callable[[Client, MemoryCluster], None]) -> None:
+async def using(work: Callable[[Client], None]) -> None:
     """Run `work` with a synchronous client on a thread of its own, whose loop must end."""
 
-    def run(cluster: MemoryCluster) -> None:
-        with Client([cluster.address]) as client:
-            work(client, cluster)
+    def run(address: str) -> None:
+        with Client([address]) as client:
+            work(client)
 
-    async with memory_cluster() as (cluster, _):
-        await asyncio.wait_for(asyncio.to_thread(run, cluster), 100)
+    async with shipped_cluster(1) as (cluster, _):
+        await asyncio.wait_for(asyncio.to_thread(run, cluster.address), 100)
 
 
 def write_all(out: FileWriter, data: bytes | bytearray, sizes: tuple[int, ...]) -> None:
@@ -126,10 +126,11 @@ async def test_an_interrupted_write_is_in_the_file_once_as_far_as_tell_says() ->
     sizes = (300, 900, 1024, 200, 5000, 10)
     data = os.urandom(sum(sizes))
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client) -> None:
         for interrupted in interrupted_anywhere():
             assert write_interrupted(fs, data, sizes, interrupted) == len(data)
-            assert cluster.content("/a") == data
+            with fs.open("/a") as file:
+                assert file.read() == data
 
     await using(work)
 
@@ -138,16 +139,17 @@ async def test_an_interrupted_write_of_what_may_change_is_in_the_file_once() -> 
     sizes = (100, 3000)
     data = bytearray(os.urandom(sum(sizes)))
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client) -> None:
         for interrupted in interrupted_anywhere():
             assert write_interrupted(fs, data, sizes, interrupted) == len(data)
-            assert cluster.content("/a") == data
+            with fs.open("/a") as file:
+                assert file.read() == data
 
     await using(work)
 
 
 async def test_of_a_small_write_that_is_interrupted_all_is_taken_or_nothing() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client) -> None:
         for interrupted in interrupted_anywhere():
             with fs.create("/a", chunk_size=KIB, overwrite=True) as out:
                 out.write(bytes(700))
@@ -161,7 +163,7 @@ async def test_of_a_small_write_that_is_interrupted_all_is_taken_or_nothing() ->
 async def test_an_interrupted_close_loses_nothing_that_was_flushed_and_can_be_repeated() -> None:
     data = os.urandom(1500)
 
-    def work(fs: Client, _: MemoryCluster) -> None:
+    def work(fs: Client) -> None:
         for interrupted in interrupted_anywhere():
             out = fs.create("/a", chunk_size=KIB, overwrite=True)
             out.write(data)
@@ -179,7 +181,7 @@ async def test_an_interrupted_close_loses_nothing_that_was_flushed_and_can_be_re
 async def test_after_an_interrupted_read_the_same_bytes_are_read_again() -> None:
     data = os.urandom(5 * KIB)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client) -> None:
         with fs.create("/a", chunk_size=KIB) as out:
             out.write(data)
         for interrupted in interrupted_anywhere():
@@ -198,7 +200,7 @@ async def test_after_an_interrupted_read_the_same_bytes_are_read_again() -> None
 
 
 async def test_a_client_whose_follower_is_interrupted_goes_on() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client) -> None:
         with fs.create("/a") as out:
             out.write(b"hello")
             out.hflush()
@@ -225,7 +227,7 @@ async def test_an_interrupted_close_of_a_client_can_be_repeated_and_ends_its_thr
             assert not fs._background._thread.is_alive()
 
     others = {thread for thread in threading.enumerate() if thread.name == "paxosblock-client"}
-    async with memory_cluster() as (cluster, _):
+    async with shipped_cluster(1) as (cluster, _):
         await asyncio.wait_for(asyncio.to_thread(work, cluster.address), 100)
     left = {thread for thread in threading.enumerate() if thread.name == "paxosblock-client"}
     assert left <= others
