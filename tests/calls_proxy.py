@@ -21,8 +21,16 @@ async def goes_on(_: str) -> bool:
 class CallsProxy:
     """Passes calls on to a NameNode, and its answers back, while it is let."""
 
-    def __init__(self, target: str, *, call: Seen = goes_on, answer: Seen = goes_on) -> None:
-        self._target = target
+    def __init__(
+        self,
+        target: str,
+        *,
+        call: Seen = goes_on,
+        answer: Seen = goes_on,
+        request: Callable[[tuple[str, bytes]], object] = bool,
+    ) -> None:
+        """`request` gets each method with what was asked, encoded."""
+        self._target, self._request = target, request
         self._call, self._answer = call, answer
         self.connections = 0
 
@@ -64,6 +72,7 @@ class CallsProxy:
             frames.feed(data)
             while (frame := frames.next()) is not None:
                 methods[frame.number] = frame.method
+                self._request((frame.method, bytes(frame.payload)))
                 if not await self._call(frame.method):
                     return
                 words = frame.method.encode(), frame.name.encode()

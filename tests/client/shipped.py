@@ -14,11 +14,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
+from paxosblock.api.methods import Method
 from paxosblock.api.namenode import SEAL_BLOCK, BlockRequest, BlockView
 from paxosblock.api.status import CLUSTER_STATUS, ClusterStatusRequest
+from paxosblock.base.encoding import msgpack_decoder
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.datanode import datanode_server as datanode
@@ -30,6 +32,7 @@ from tests.calls_proxy import CallsProxy
 from tests.client.wire import Wire
 from tests.waiting import wait_until_async
 
+Q = TypeVar("Q")
 LISTEN: Final = "127.0.0.1:0"
 MEMORY: Final = Path("/dev/shm")
 NAMENODE: Final = NameNodeConfig(
@@ -42,6 +45,9 @@ NAMENODE: Final = NameNodeConfig(
 DATANODE: Final = DataNodeConfig(
     heartbeat_interval_s=0.05, reserved_space_bytes=0, scrub_period_s=0.0, short_circuit=False
 )
+NEAR: Final = "here"
+"""The machine of the first DataNode: the first replica of what a client with `host=NEAR` writes is
+made there."""
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -130,6 +136,7 @@ class ShippedCluster:
         """`configs` are those of the DataNodes, `config` is that of the NameNode."""
         self.calls = list[str]()
         """The names of the calls of clients at the NameNode; those that are carried out."""
+        self._requests = list[tuple[str, bytes]]()
         self.answers_lost = set[str]()
         """Calls that are carried out, but whose answers do not arrive."""
         self.answering = dict[str, Callable[[], Awaitable[None]]]()
@@ -145,7 +152,9 @@ class ShippedCluster:
     async def start(self) -> None:
         """Serve, and wait until the NameNode has heard of all DataNodes."""
         await self.start_namenode()
-        proxy = CallsProxy(self._real, call=self._heard, answer=self._arrives)
+        proxy = CallsProxy(
+            self._real, call=self._heard, answer=self._arrives, request=self._requests.append
+        )
         self.address, server = await _listening(proxy.serve)
         self._all.callback(server.close)
         for number, config in enumerate(self._configs):
@@ -195,6 +204,11 @@ class ShippedCluster:
         if method in self.answering:
             await self.answering[method]()
         return method not in self.answers_lost
+
+    def asked(self, method: Method[Q, Any]) -> list[Q]:
+        """The requests of clients of this kind, in their order."""
+        name, decoder = method.name, msgpack_decoder(method.request)
+        return [decoder.decode(each) for called, each in self._requests if called == name]
 
     async def blocks(self, path: str) -> tuple[BlockView, ...]:
         """The blocks of a file, as the NameNode shows them."""
@@ -276,7 +290,9 @@ async def shipped_cluster(
     `nodes` are the settings of the DataNodes; else there are `count` of the same.
     """
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        cluster = ShippedCluster(nodes or [DATANODE] * count, Path(folder), names)
+        here, *others = nodes or [DATANODE] * count
+        configs = [replace(here, host=NEAR), *others]
+        cluster = ShippedCluster(configs, Path(folder), names)
         try:
             await cluster.start()
             config = replace(ClientConfig(retry_for_s=30.0, vote_timeout_s=30.0), **settings)

@@ -20,7 +20,7 @@ from paxosblock.client.writing.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.writing.chunks import chunk_of
 from paxosblock.client.writing.whole_blocks import written_together
 from paxosblock.protocol.types import SMALL_BYTES_MAX, Durability, WriterId
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.shipped import ShippedCluster, shipped_cluster
 from tests.waiting import wait_until_async
 
 Writers = dict[str, tuple[int, WriterId, BlockWriter]]
@@ -53,7 +53,7 @@ async def write(
 
 
 async def close_and_check(
-    cluster: MemoryCluster,
+    cluster: ShippedCluster,
     fs: AsyncClient,
     writers: Writers,
     ends: dict[str, FinalizeBlock | BlockFailed],
@@ -63,25 +63,25 @@ async def close_and_check(
         end = ends[path]
         assert isinstance(end, FinalizeBlock)
         await fs._session.namenodes.call(CLOSE_FILE, CloseFile(file, writer, end))
-        assert cluster.content(path) == bytes_of(path, size)
+        assert await cluster.content(path) == bytes_of(path, size)
 
 
 PATHS = [f"/{number}" for number in range(5)]
 
 
 async def test_each_member_gets_the_chunks_of_all_blocks_in_one_message() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         writers = await made(fs, *PATHS)
         ends = await write(fs, writers)
-        assert [node.calls for node in cluster.nodes] == [["CreateAndWriteAll of 5"]] * 3
+        assert [node.wire.batches for node in cluster.nodes] == [["CreateAndWriteAll of 5"]] * 3
         await close_and_check(cluster, fs, writers, ends)
 
 
 async def test_more_bytes_than_a_message_takes_go_in_several() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         writers = await made(fs, *(f"/{number:03}" for number in range(24)))
         ends = await write(fs, writers, SMALL_BYTES_MAX)
-        assert [len(node.calls) for node in cluster.nodes] == [3] * 3
+        assert [len(node.wire.batches) for node in cluster.nodes] == [3] * 3
         await close_and_check(cluster, fs, writers, ends, SMALL_BYTES_MAX)
 
 
@@ -89,15 +89,15 @@ async def test_more_bytes_than_a_message_takes_go_in_several() -> None:
 async def test_a_member_that_fails_is_blamed_by_its_blocks_and_others_are_written(
     how: str,
 ) -> None:
-    async with memory_cluster(6) as (cluster, fs):
+    async with shipped_cluster(6) as (cluster, fs):
         writers = await made(fs, *PATHS)
         failing = cluster.by_storage[writers[PATHS[0]][2].members[0]]
         if how == "refuses":
-            failing.faults.refuse_create = True
+            failing.wire.faults.refuses_replicas = True
         elif how == "is dead":
-            await cluster.kill(failing)
+            await failing.kill()
         else:
-            failing.faults.vote_for_unsent = True
+            failing.wire.faults.votes_for_unsent = True
         ends = await write(fs, writers)
         for path, end in ends.items():
             if failing.storage in writers[path][2].members:
@@ -109,14 +109,14 @@ async def test_a_member_that_fails_is_blamed_by_its_blocks_and_others_are_writte
 
 
 async def test_one_that_is_cancelled_leaves_no_call_under_way() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         for node in cluster.nodes:
-            node.votes_may_go.clear()
+            node.wire.votes_may_go.clear()
         writing = asyncio.create_task(write(fs, await made(fs, *PATHS)))
-        await wait_until_async(lambda: all(node.calls for node in cluster.nodes))
+        await wait_until_async(lambda: all(node.wire.batches for node in cluster.nodes))
         writing.cancel()
         await asyncio.wait([writing])
         for node in cluster.nodes:
             connection = await fs._session.writing.get(node.address)
             assert not connection._channel._pending.by_number
-            node.votes_may_go.set()
+            node.wire.votes_may_go.set()

@@ -6,56 +6,57 @@ import asyncio
 
 import pytest
 
+from paxosblock.api.namenode import CLOSE_FILE, NO_BLOCK
 from paxosblock.errors import FencedError, PaxosBlockError
 from paxosblock.protocol.types import SMALL_BYTES_MAX, Reason
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.shipped import NEAR, ShippedCluster, shipped_cluster
 from tests.waiting import wait_until_async
 
 DATA = b"a small file"
 
 
-def only_block(cluster: MemoryCluster, path: str = "/a") -> tuple[int, int]:
+async def only_block(cluster: ShippedCluster, path: str = "/a") -> tuple[int, int]:
     """The length of the file's one block in chunks, and the generation that ended it."""
-    (block,) = cluster.files[path].blocks
-    record = cluster.records[block]
+    (record,) = await cluster.records(path)
     assert record.finalized
     return record.length, record.finalized_generation
 
 
 async def test_a_small_file_takes_two_calls() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         async with await fs.create("/a") as out:
             await out.write(DATA[:3])
             await out.write(DATA[3:])
         assert cluster.calls == ["create", "close_file"]
-        assert [node.calls for node in cluster.nodes] == [["CreateAndWrite"]] * 3
-        assert only_block(cluster) == (1, 1), "its writer ended it"
-        assert cluster.content("/a") == DATA
-        assert cluster.unsent == [False]
+        assert [node.wire.batches for node in cluster.nodes] == [["CreateAndWrite"]] * 3
+        assert await only_block(cluster) == (1, 1), "its writer ended it"
+        assert await cluster.content("/a") == DATA
+        assert [each.unsent for each in cluster.asked(CLOSE_FILE)] == [NO_BLOCK]
         assert out.acknowledged == out.status.size == len(DATA)
 
 
 async def test_a_file_of_one_long_chunk_is_made_first_and_written_then() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         data = bytes(SMALL_BYTES_MAX + 1)
         async with await fs.create("/a", chunk_size=2 * SMALL_BYTES_MAX) as out:
             await out.write(data)
         assert cluster.calls == ["create", "close_file"]
-        assert [node.calls for node in cluster.nodes] == [["Create"]] * 3
-        assert cluster.content("/a") == data
+        assert [node.wire.batches for node in cluster.nodes] == [["Create"]] * 3
+        assert await cluster.content("/a") == data
 
 
 async def test_an_empty_file_has_no_block() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         async with await fs.create("/a"):
             pass
         assert cluster.calls == ["create", "close_file"]
-        assert cluster.files["/a"].blocks == []
-        assert cluster.unsent == [True], "no DataNode has to hear of it"
+        assert await cluster.records("/a") == []
+        (closed,) = cluster.asked(CLOSE_FILE)
+        assert closed.unsent != NO_BLOCK, "no DataNode has to hear of it"
 
 
 async def test_what_is_flushed_is_in_a_block_that_readers_see() -> None:
-    async with memory_cluster() as (cluster, fs), await fs.create("/a") as out:
+    async with shipped_cluster() as (cluster, fs), await fs.create("/a") as out:
         await out.write(DATA)
         await out.hflush()
         assert cluster.calls == ["create", "add_block"]
@@ -68,41 +69,41 @@ async def test_where_the_block_that_came_with_the_file_fails_another_takes_its_b
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    async with memory_cluster(4) as (cluster, fs):
+    async with shipped_cluster(4, host=NEAR) as (cluster, fs):
         out = await fs.create("/a")
         await out.write(DATA)
-        faults = cluster.nodes[0].faults
+        faults = cluster.nodes[0].wire.faults
         match how:
             case "refuses":
-                faults.refuse_create = True
+                faults.refuses_replicas = True
             case "cuts":
-                faults.drop_after_chunks = 0
+                faults.drops_after_chunks = 0
             case "is dead":
-                await cluster.kill(cluster.nodes[0])
+                await cluster.nodes[0].kill()
             case _:
-                faults.vote_for_unsent = True
+                faults.votes_for_unsent = True
         await out.close()
-        assert cluster.content("/a") == DATA
+        assert await cluster.content("/a") == DATA
         assert "not in the block that was made with it" in caplog.text
-        (block,) = cluster.files["/a"].blocks
-        assert cluster.nodes[0].storage not in cluster.records[block].members
+        (record,) = await cluster.records("/a")
+        assert cluster.nodes[0].storage not in record.members
         assert "seal_block" not in cluster.calls, "nobody had acknowledged anything in it"
 
 
 async def test_nothing_is_acknowledged_before_the_file_is_closed() -> None:
     """The block is the file's with its close only: until then a take-over drops it."""
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         out = await fs.create("/a")
         await out.write(DATA)
         await fs.take_over("/a")
         with pytest.raises(FencedError):
             await out.close()
         assert out.acknowledged == 0
-        assert cluster.content("/a") == b""
+        assert await cluster.content("/a") == b""
 
 
 async def test_a_close_whose_answer_is_lost_is_repeated() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         out = await fs.create("/a")
         await out.write(DATA)
         cluster.answers_lost.add("close_file")
@@ -110,18 +111,18 @@ async def test_a_close_whose_answer_is_lost_is_repeated() -> None:
         await wait_until_async(lambda: cluster.calls.count("close_file") > 1)
         cluster.answers_lost.clear()
         await closing
-        assert cluster.content("/a") == DATA
-        assert only_block(cluster) == (1, 1), "its writer ended it"
+        assert await cluster.content("/a") == DATA
+        assert await only_block(cluster) == (1, 1), "its writer ended it"
 
 
 async def test_a_close_that_is_cancelled_leaves_nobody_who_listens() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         for node in cluster.nodes:
-            node.votes_may_go.clear()
+            node.wire.votes_may_go.clear()
         out = await fs.create("/a")
         await out.write(DATA)
         closing = asyncio.create_task(out.close())
-        await wait_until_async(lambda: all(node.chunks_received for node in cluster.nodes))
+        await wait_until_async(lambda: all(node.wire.chunks for node in cluster.nodes))
         closing.cancel()
         await asyncio.wait([closing])
         assert out.closed
@@ -129,19 +130,19 @@ async def test_a_close_that_is_cancelled_leaves_nobody_who_listens() -> None:
         for node in cluster.nodes:
             connection = await fs._session.writing.get(node.address)
             assert not connection._listeners
-            node.votes_may_go.set()
+            node.wire.votes_may_go.set()
 
 
 async def test_a_datanode_that_has_no_room_is_left_out_of_the_next_block() -> None:
-    async with memory_cluster(4) as (cluster, fs):
-        cluster.nodes[0].faults.refuse_writes = Reason.NO_SPACE
+    async with shipped_cluster(4, host=NEAR) as (cluster, fs):
+        cluster.nodes[0].wire.faults.refuses_chunks = Reason.NO_SPACE
         async with await fs.create("/a") as out:
             await out.write(DATA)
-        assert cluster.content("/a") == DATA
+        assert await cluster.content("/a") == DATA
 
 
 async def test_a_namenode_that_is_away_at_the_close_leaves_the_outcome_unknown() -> None:
-    async with memory_cluster(retry_for_s=0.5) as (cluster, fs):
+    async with shipped_cluster(retry_for_s=0.5) as (cluster, fs):
         out = await fs.create("/a")
         await out.write(DATA)
         cluster.answers_lost.add("close_file")
