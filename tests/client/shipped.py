@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +30,10 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockState, StorageId
 from tests.calls_proxy import CallsProxy
 from tests.client.wire import Wire
-from tests.waiting import wait_until_async
+from tests.waiting import PATIENCE_S, wait_until_async
 
 Q = TypeVar("Q")
+R = TypeVar("R")
 LISTEN: Final = "127.0.0.1:0"
 MEMORY: Final = Path("/dev/shm")
 NAMENODE: Final = NameNodeConfig(
@@ -149,8 +150,13 @@ class ShippedCluster:
         self._namenode, self._all = AsyncExitStack(), AsyncExitStack()
         self._observer: AsyncClient
 
+    def from_thread(self, work: Coroutine[Any, Any, R]) -> R:
+        """Do this on the cluster's loop, for a thread that has none."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
     async def start(self) -> None:
         """Serve, and wait until the NameNode has heard of all DataNodes."""
+        self._loop = asyncio.get_running_loop()
         await self.start_namenode()
         proxy = CallsProxy(
             self._real, call=self._heard, answer=self._arrives, request=self._requests.append

@@ -1,4 +1,4 @@
-"""`Client` and its files, against memory nodes that run on the test's own loop."""
+"""`Client` and its files, against the shipped nodes on the test's own loop."""
 
 from __future__ import annotations
 
@@ -26,31 +26,36 @@ from paxosblock.errors import (
 )
 from paxosblock.protocol.types import ChunkIndex, Generation, Reason
 from tests.children import without_slow_steps
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.shipped import ShippedCluster, shipped_cluster
 
 
 async def using(
-    work: Callable[[Client, MemoryCluster], None], count: int = 3, *, retry_for_s: float = 10.0
+    work: Callable[[Client, ShippedCluster], None], count: int = 3, *, retry_for_s: float = 10.0
 ) -> None:
     """Run `work` with a synchronous client on a thread of its own."""
 
-    def run(cluster: MemoryCluster, fs: AsyncClient) -> None:
+    def run(cluster: ShippedCluster, fs: AsyncClient) -> None:
         with Client([cluster.address], fs.config) as client:
             work(client, cluster)
 
-    async with memory_cluster(count, retry_for_s=retry_for_s) as (cluster, fs):
+    async with shipped_cluster(count, retry_for_s=retry_for_s) as (cluster, fs):
         await asyncio.to_thread(run, cluster, fs)
+
+
+def content(cluster: ShippedCluster) -> bytes:
+    """The bytes of /a, asked for on the loop of the cluster."""
+    return cluster.from_thread(cluster.content("/a"))
 
 
 async def test_a_file_goes_in_and_comes_out_byte_for_byte() -> None:
     data = os.urandom(100 * KIB + 17)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a", chunk_size=4 * KIB, block_size=32 * KIB) as out:
             for start in range(0, len(data), 1000):
                 out.write(data[start : start + 1000])
             assert out.tell() == len(data)
-        assert cluster.content("/a") == data
+        assert content(cluster) == data
         with fs.open("/a") as file:
             assert file.read(10) == data[:10]
             assert file.pread(50 * KIB, 10) == data[50 * KIB : 50 * KIB + 10]
@@ -61,7 +66,7 @@ async def test_a_file_goes_in_and_comes_out_byte_for_byte() -> None:
 
 
 async def test_a_file_is_open_for_reading_or_for_writing_and_says_so() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a") as out, pytest.raises(io.UnsupportedOperation, match=r"'/a'.*reading"):
             out.read(1)
         with fs.open("/a") as file, pytest.raises(io.UnsupportedOperation, match=r"'/a'.*writing"):
@@ -74,19 +79,19 @@ async def test_a_file_is_open_for_reading_or_for_writing_and_says_so() -> None:
 async def test_large_and_small_writes_mix_in_any_order(kind: type) -> None:
     data = os.urandom(64 * KIB)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a", chunk_size=1000) as out:
             at = 0
             for size in (1, 998, 1, 1, 999, 5000, 7, 1000, 30_000, 12):
                 out.write(kind(data[at : at + size]))
                 at += size
-        assert cluster.content("/a") == data[:at]
+        assert content(cluster) == data[:at]
 
     await using(work)
 
 
 async def test_small_writes_do_not_cross_to_the_other_thread() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a", chunk_size=1000) as out:
             for _ in range(999):
                 out.write(b"x")
@@ -98,7 +103,7 @@ async def test_small_writes_do_not_cross_to_the_other_thread() -> None:
 
 
 async def test_files_fit_into_pythons_own_wrappers() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with io.TextIOWrapper(fs.create("/a"), encoding="utf-8") as text:
             text.write("grün\nblau\n")
         with io.TextIOWrapper(io.BufferedReader(fs.open("/a")), encoding="utf-8") as text:
@@ -110,19 +115,19 @@ async def test_files_fit_into_pythons_own_wrappers() -> None:
 
 
 async def test_seek_and_read_inside_what_is_held_need_no_other_request() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a") as out:
             out.write(bytes(range(100)))
         with fs.open("/a") as file:
             assert file.read(100) == bytes(range(100))
-            before = sum(node.reads_served for node in cluster.nodes)
+            before = sum(node.wire.runs for node in cluster.nodes)
             assert file.seek(10) == 10
             assert file.read(5) == bytes(range(10, 15))
             assert file.seek(5, io.SEEK_CUR) == 20
             assert file.read(1) == bytes([20])
             assert file.seek(-1, io.SEEK_END) == 99
             assert file.readall() == bytes([99])
-            assert sum(node.reads_served for node in cluster.nodes) == before
+            assert sum(node.wire.runs for node in cluster.nodes) == before
 
     await using(work)
 
@@ -130,7 +135,7 @@ async def test_seek_and_read_inside_what_is_held_need_no_other_request() -> None
 async def test_pieces_hold_the_whole_file() -> None:
     data = os.urandom(50 * KIB)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a", chunk_size=KIB) as out:
             out.write(data)
         with fs.open("/a") as file:
@@ -142,12 +147,11 @@ async def test_pieces_hold_the_whole_file() -> None:
 async def test_a_file_whose_length_is_not_decided_is_read_up_to_there_and_no_size_is_told() -> None:
     data = os.urandom(95)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         out = fs.create("/a", chunk_size=10, block_size=40)
         out.write(data)
         out.hflush()
-        last = cluster.files["/a"].blocks[-1]
-        cluster.begin_recovery(last)
+        cluster.from_thread(cluster.begin_recovery("/a"))
         with fs.open("/a") as file:
             assert ("under recovery" in file.undecided, file.decided_size) == (True, 80)
             assert "at least 80" in repr(file)
@@ -166,7 +170,7 @@ async def test_a_file_whose_length_is_not_decided_is_read_up_to_there_and_no_siz
                 with pytest.raises(UnavailableError):
                     read_on()
             assert (file.tell(), file.read(0), file.pread(60, 20)) == (80, b"", data[60:80])
-            cluster.end_recovery(last)
+            cluster.from_thread(cluster.end_recovery())
             assert (file.read(50), file.size, file.undecided) == (data[80:], 95, "")
         with fs.open("/a") as file:
             assert b"".join(file.pieces()) == data
@@ -176,7 +180,7 @@ async def test_a_file_whose_length_is_not_decided_is_read_up_to_there_and_no_siz
 
 
 async def test_follow_is_an_ordinary_iterator() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a") as out:
             out.write(b"hello")
             out.hflush()
@@ -188,7 +192,7 @@ async def test_follow_is_an_ordinary_iterator() -> None:
 
 
 async def test_leaving_by_an_exception_drops_what_was_not_flushed() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         def fail() -> None:
             with fs.create("/a") as out:
                 out.write(b"kept")
@@ -198,25 +202,25 @@ async def test_leaving_by_an_exception_drops_what_was_not_flushed() -> None:
 
         with pytest.raises(ZeroDivisionError):
             fail()
-        assert cluster.content("/a") == b"kept"
+        assert content(cluster) == b"kept"
 
     await using(work)
 
 
 @contextlib.contextmanager
-def no_room(cluster: MemoryCluster) -> Iterator[None]:
+def no_room(cluster: ShippedCluster) -> Iterator[None]:
     """Every DataNode refuses chunks meanwhile."""
     for node in cluster.nodes:
-        node.faults.refuse_writes = Reason.NO_SPACE
+        node.wire.faults.refuses_chunks = Reason.NO_SPACE
     yield
     for node in cluster.nodes:
-        node.faults.refuse_writes = None
+        node.wire.faults.refuses_chunks = None
 
 
 async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() -> None:
     data = os.urandom(20 * KIB)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a", chunk_size=KIB) as out:
             out.write(data[:KIB])
             out.hflush()
@@ -225,7 +229,7 @@ async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() ->
                 with pytest.raises(PaxosBlockError):
                     out.hflush()
             assert out.hflush().size == len(data)
-        assert cluster.content("/a") == data
+        assert content(cluster) == data
 
     await using(work, retry_for_s=1.0)
 
@@ -234,12 +238,12 @@ async def test_a_close_tries_again_what_failed_before_it_was_called() -> None:
     """There is no later call that could, and the caller has not heard of the failure yet."""
     data = os.urandom(20 * KIB)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a", chunk_size=KIB) as out, no_room(cluster):
             out.write(data)
             assert out._handed_over is not None
             out._handed_over.running.wait()
-        assert cluster.content("/a") == data
+        assert content(cluster) == data
 
     await using(work, retry_for_s=1.0)
 
@@ -252,12 +256,12 @@ def write_the_rest(out: FileWriter, data: bytes) -> None:
 async def test_after_a_failed_write_tell_says_what_was_taken() -> None:
     data = os.urandom(20 * KIB)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with fs.create("/a", chunk_size=KIB) as out:
             with no_room(cluster), pytest.raises(PaxosBlockError):
                 write_the_rest(out, data)
             write_the_rest(out, data)
-        assert cluster.content("/a") == data
+        assert content(cluster) == data
 
     await using(work, retry_for_s=1.0)
 
@@ -272,19 +276,19 @@ def write_each(out: io.BufferedWriter[FileWriter], pieces: list[bytes]) -> None:
 async def test_what_pythons_own_buffer_writes_again_after_an_error_is_in_the_file_once() -> None:
     data = os.urandom(20 * KIB)
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         with io.BufferedWriter(fs.create("/a", chunk_size=KIB), 300) as out:
             pieces = [data[at : at + 200] for at in range(0, len(data), 200)]
             with no_room(cluster), pytest.raises(PaxosBlockError):
                 write_each(out, pieces)
             write_each(out, pieces)
-        assert cluster.content("/a") == data
+        assert content(cluster) == data
 
     await using(work, retry_for_s=1.0)
 
 
 async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         view = fs.blocks.add(durability="memory")
         block, first = view.record.block, Generation(0)
         nodes = [fs.blocks.datanode(member) for member in view.members]
@@ -307,7 +311,7 @@ async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
 async def test_a_chunk_that_some_members_hold_forbids_to_finalize_without_it() -> None:
     """W6: a quorum read has returned it."""
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         view = fs.blocks.add(durability="memory")
         block, first = view.record.block, Generation(0)
         for index, members in enumerate((view.members, view.members[:2])):
@@ -323,13 +327,13 @@ async def test_a_chunk_that_some_members_hold_forbids_to_finalize_without_it() -
 async def test_a_read_of_one_replica_is_never_answered_by_another() -> None:
     """It was, when the DataNode that was asked failed and another one held the block."""
 
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         view = fs.blocks.add(durability="memory")
         block, (asked, *others) = view.record.block, view.members
         for member in view.members:
             fs.blocks.datanode(member).write(block, Generation(0), ChunkIndex(0), b"data")
         node = next(node for node in cluster.nodes if node.storage == asked.storage)
-        node.faults.silent_reads = True
+        node.wire.faults.ignores_reads = True
         with pytest.raises(DeadlineError):
             fs.blocks.datanode(asked).read(block)
         assert fs.blocks.datanode(others[0]).read(block) == (Generation(0), b"data")
@@ -342,7 +346,7 @@ async def run_script(script: str, *, interrupt_at: str = "") -> tuple[int, str]:
 
     SIGINT is sent to it when it has printed `interrupt_at`.
     """
-    async with memory_cluster() as (cluster, _):
+    async with shipped_cluster() as (cluster, _):
         command = [sys.executable, "-X", "dev", "-c", script, cluster.address]
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -491,7 +495,7 @@ with Client([sys.argv[1]]) as fs:
 
 
 async def test_a_closed_client_says_so() -> None:
-    def work(fs: Client, cluster: MemoryCluster) -> None:
+    def work(fs: Client, cluster: ShippedCluster) -> None:
         fs.close()
         fs.close()
         with pytest.raises(InvalidRequestError, match="closed"):
