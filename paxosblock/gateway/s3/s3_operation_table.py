@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from paxosblock.gateway.exchange import Answer
@@ -134,8 +135,13 @@ def operation_of(level: Level, verb: str, query: Pairs, headers: Mapping[str, st
     Raises:
         S3Error: there is none, or it is lacking.
     """
-    asked = {name for name, _ in query}
-    copies = COPY_SOURCE in headers
+    found = _operation_at(level, verb, frozenset(name for name, _ in query), COPY_SOURCE in headers)
+    _check_headers(headers)
+    return found
+
+
+@lru_cache
+def _operation_at(level: Level, verb: str, asked: frozenset[str], copies: bool) -> S3Operation:
     known = [place[2] for place in _PLACES if place[:2] == (level, verb) and place[3] == copies]
     named = next((name for name in known if name and name in asked), "")
     if not named and (lacking := next((name for name in LACKING if name in asked), "")):
@@ -147,7 +153,6 @@ def operation_of(level: Level, verb: str, query: Pairs, headers: Mapping[str, st
             words = "The specified method is not allowed against this resource."
             raise S3Error(S3Code.METHOD_NOT_ALLOWED, words)
         raise not_implemented(f"{COPY_SOURCE} at this place")
-    _check_headers(headers)
     return found
 
 

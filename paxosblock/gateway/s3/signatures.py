@@ -156,6 +156,8 @@ class _Claim:
 
     key: AccessKey
     date: str
+    made_s: int
+    """The time of it, in seconds since 1970."""
     scope: str
     signed_headers: tuple[str, ...]
     signature: str
@@ -163,11 +165,6 @@ class _Claim:
     @property
     def region(self) -> str:
         return self.scope.split("/")[1]
-
-    @property
-    def made_s(self) -> int:
-        """Return when it was made, in seconds since 1970."""
-        return int(datetime.strptime(self.date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
 
 
 def _check_header(
@@ -266,12 +263,17 @@ def _claimed(  # noqa: PLR0917 - the words of a signature
     names = tuple(signed.split(";"))
     if "host" not in names or any(name != name.lower() for name in names):
         raise S3Error(bad, "host is a signed header, and their names have small letters")
-    claim = _Claim(_key(maker, key_id), date, "/".join(parts[1:]), names, signature)
+    key = _key(maker, key_id)
     try:
-        claim.made_s  # noqa: B018 - the date may be the 31st of February
-    except ValueError:
+        made_s = _seconds_of(date)
+    except ValueError:  # it may be the 31st of February
         raise S3Error(bad, "the date is none") from None
-    return claim
+    return _Claim(key, date, made_s, "/".join(parts[1:]), names, signature)
+
+
+@lru_cache
+def _seconds_of(date: str) -> int:
+    return int(datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
 
 
 def _key(maker: KeyMaker, key_id: str) -> AccessKey:

@@ -17,6 +17,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 from aiohttp import web
@@ -51,14 +52,21 @@ class OwnNames:
 
     def have_host(self, header: str) -> bool:
         """True if this `Host` of a request over HTTP is an address or a name of this machine."""
-        host = re.sub(r":\d*$", "", header).lower()
-        with suppress(ValueError):
-            return bool(ipaddress.ip_address(host.strip("[]")))
-        return host in self._hosts
+        host, is_address = _host_of(header)
+        return is_address or host in self._hosts
 
 
 OWN_NAMES: Final = web.AppKey("own_names", OwnNames)
 """The names of the node whose port an application serves."""
+
+
+@lru_cache
+def _host_of(header: str) -> tuple[str, bool]:
+    """Return the host that a `Host` names, and whether it is an address."""
+    host = re.sub(r":\d*$", "", header).lower()
+    with suppress(ValueError):
+        return host, bool(ipaddress.ip_address(host.strip("[]")))
+    return host, False
 
 
 def is_own(request: web.Request) -> Callable[[str], bool]:
