@@ -17,6 +17,7 @@ from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.publishing import StagingArea
 from paxosblock.config import ClientConfig
 from paxosblock.errors import PaxosBlockError
+from paxosblock.gateway.small_uploads import SmallUploads
 
 STAGED_FOR_S: Final = 3600.0
 """Seconds for which unpublished files of a gateway stay after it died."""
@@ -41,6 +42,7 @@ class UserClient:
     def __init__(self, client: AsyncClient) -> None:
         self.fs = client
         self.staging = StagingArea(client, STAGED_FOR_S)
+        self.small_uploads = SmallUploads(client)
         self.used_by = 0
 
 
@@ -103,6 +105,7 @@ class UserClients:
 async def _close(one: UserClient) -> None:
     try:
         async with asyncio.timeout(CLOSE_WITHIN_S):
+            await one.small_uploads.close()
             await one.staging.close()
     except TimeoutError:
         directory = one.staging.directory

@@ -51,6 +51,31 @@ def winner_of_a_race(clients: list[Any], **asked: str) -> str:
     return str(got["ETag"])
 
 
+def test_small_objects_that_come_at_once_are_made_or_refused_each_by_itself(
+    clients: list[Any],
+) -> None:
+    """They are written together, and one that is refused keeps no other away."""
+    s3 = s3_client(clients[0].meta.endpoint_url, max_pool_connections=32)
+    s3.put_object(Bucket="races", Key="small/file", Body=b"")
+    keys = [f"small/{number % 20}" for number in range(22)]  # two of them twice
+    bad = [("races", "small/file/below"), ("none-of-it", "x"), ("races", "small")]
+
+    def write(number: int, bucket: str, key: str) -> str:
+        return refused(
+            s3.put_object, Bucket=bucket, Key=key, Body=f"{number}", Metadata={"n": f"{number}"}
+        )
+
+    asked = [*(("races", key) for key in keys), *bad]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        codes = list(pool.map(write, range(len(asked)), *zip(*asked, strict=True)))
+    assert codes[: len(keys)] == [""] * len(keys)
+    assert codes[len(keys) :] == ["ObjectParentIsObject", "NoSuchBucket", "ObjectParentIsObject"]
+    for number, key in enumerate(keys[:20]):
+        got = s3.get_object(Bucket="races", Key=key)
+        assert got["Body"].read().decode() == got["Metadata"]["n"]
+        assert int(got["Metadata"]["n"]) % 20 == number
+
+
 def test_an_object_is_not_made_in_a_bucket_that_goes(clients: list[Any], fs: Client) -> None:
     """Each object that was acknowledged is there, or its bucket could not be deleted."""
     one, other = clients

@@ -687,6 +687,7 @@ class Client(ClientBase):
         permission: int = 0o666,
         umask: int | None = None,
         options: WriteOptions | None = None,
+        publication: Callable[[str, FileStatus], Sequence[Operation]] | None = None,
     ) -> int:
         """Write many small files, and the directories above them; return how many there were.
 
@@ -698,6 +699,8 @@ class Client(ClientBase):
             files: the bytes of each, by its path; a path comes once. What yields them is asked for
                 more on the client's event loop when there is room: it must not call a `Client`.
             overwrite: replace files that are there.
+            publication: gets the path of each and its status under a hidden name, and tells what
+                `transact` does in place of a rename to the path and of the directories above.
 
             The rest is as for `create`.
 
@@ -720,6 +723,7 @@ class Client(ClientBase):
             permission=permission,
             umask=umask,
             options=options,
+            publication=publication,
         )
 
     def upload(

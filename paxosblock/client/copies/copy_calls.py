@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, cast
 
+from paxosblock.api.namenode import FileStatus
+from paxosblock.api.transaction import Operation
 from paxosblock.base.checksum import Buffer
 from paxosblock.base.paths import AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
@@ -52,6 +56,7 @@ class AsyncCopies:
         permission: int = 0o666,
         umask: int | None = None,
         options: WriteOptions | None = None,
+        publication: Callable[[str, FileStatus], Sequence[Operation]] | None = None,
     ) -> int:
         """Write many small files, and the directories above them; return how many there were.
 
@@ -63,6 +68,8 @@ class AsyncCopies:
             files: the bytes of each, by its path; a path comes once. What yields them is asked for
                 more on the client's event loop when there is room: it must not call a `Client`.
             overwrite: replace files that are there.
+            publication: gets the path of each and its status under a hidden name, and tells what
+                `transact` does in place of a rename to the path and of the directories above.
 
             The rest is as for `create`.
 
@@ -90,8 +97,8 @@ class AsyncCopies:
         pairs = files.items() if isinstance(files, Mapping) else files
         # An iterable of pairs might be a mapping whose keys are pairs, to a type checker.
         named = cast("Iterable[tuple[AnyPath, Buffer]]", pairs)
-        whole = (many_files.WholeFile(text_of(path), each, like) for path, each in named)
-        return await many_files.put_many(self._session, whole)
+        whole = partial(many_files.whole_file, like, publication)
+        return await many_files.put_many(self._session, starmap(whole, named))
 
     async def upload(
         self,

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -27,6 +28,7 @@ from paxosblock.api.namenode import (
     CreateFile,
     CreateFiles,
     DeletePath,
+    FileStatus,
     FirstBlock,
     MakeDirectories,
     Transact,
@@ -34,7 +36,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.transaction import Delete, MakeDirectory, Operation, Rename
 from paxosblock.base.checksum import Buffer
-from paxosblock.base.paths import STAGING
+from paxosblock.base.paths import STAGING, AnyPath, text_of
 from paxosblock.base.replacement import WriteOptions
 from paxosblock.base.units import MIB
 from paxosblock.client.session.lease_keeper import new_writer
@@ -83,11 +85,26 @@ class WholeFile:
     content: Buffer
     like: MadeLike
     then: Sequence[Operation] = ()
+    publication: Callable[[FileStatus], Sequence[Operation]] | None = None
+    """Asked with the hidden file for what publishes it, in place of that rename and the directories
+    above."""
 
     @property
     def size(self) -> int:
         """Return its length in bytes."""
         return memoryview(self.content).nbytes
+
+
+def whole_file(
+    like: MadeLike,
+    publication: Callable[[str, FileStatus], Sequence[Operation]] | None,
+    path: AnyPath,
+    content: Buffer,
+) -> WholeFile:
+    """Return a file as `AsyncClient.put_many` takes its parts."""
+    at = text_of(path)
+    published = None if publication is None else partial(publication, at)
+    return WholeFile(at, content, like, publication=published)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +249,8 @@ class _Batch:
             ]
             async with self._written(made) as closes:
                 publishing = True
-                await self._session.namenodes.call_once(TRANSACT, self._publication(closes))
+                publication = self._publication(made, closes)
+                await self._session.namenodes.call_once(TRANSACT, publication)
         except BaseException as error:
             if isinstance(error, PaxosBlockError) and not publishing:
                 error.with_outcome(Outcome.NEVER)
@@ -300,14 +318,18 @@ class _Batch:
                     each.status.file_id, each.asked.writer, end, size=each.file.size
                 )
 
-    def _publication(self, closes: Sequence[CloseFile]) -> Transact:
+    def _publication(self, made: Sequence[_Made], closes: Sequence[CloseFile]) -> Transact:
         operations: list[Operation] = []
         if self._parents:
-            above = dict.fromkeys(file.path.rpartition("/")[0] for file in self._files)
+            renamed = (file.path for file in self._files if file.publication is None)
+            above = dict.fromkeys(path.rpartition("/")[0] for path in renamed)
             operations += [MakeDirectory(each, implicit=True) for each in above if each]
-        for number, file in enumerate(self._files):
-            hidden = f"{self._directory}/{number}"
-            operations.append(Rename(hidden, file.path, file.like.overwrite, as_new=True))
+        for each in made:
+            file, hidden = each.file, replace(each.status, size=each.file.size)
+            if file.publication is not None:
+                operations += file.publication(hidden)
+                continue
+            operations.append(Rename(hidden.path, file.path, file.like.overwrite, as_new=True))
             operations += file.then
         operations.append(Delete(self._directory))
         request = self._session.transaction(operations)

@@ -33,7 +33,13 @@ from paxosblock.errors import (
 )
 from paxosblock.gateway.download import TRIES, pieces_of
 from paxosblock.gateway.exchange import Answer
-from paxosblock.gateway.s3.object_conditions import IF_MATCH, OF_SOURCE, asserted, is_unchanged
+from paxosblock.gateway.s3.object_conditions import (
+    IF_MATCH,
+    IF_NONE_MATCH,
+    OF_SOURCE,
+    asserted,
+    is_unchanged,
+)
 from paxosblock.gateway.s3.object_facts import (
     ObjectFacts,
     StoredObject,
@@ -59,6 +65,7 @@ from paxosblock.gateway.s3.request_documents import (
     malformed_xml,
 )
 from paxosblock.gateway.s3.s3_call import (
+    EXPECTED_OWNER,
     EXPECTED_SOURCE_OWNER,
     S3Call,
     answered,
@@ -75,11 +82,13 @@ from paxosblock.gateway.s3.s3_errors import (
 )
 from paxosblock.gateway.s3.s3_operation_table import COPY_SOURCE, Level, s3_operation
 from paxosblock.gateway.s3.s3_xml import Field, text_in
+from paxosblock.gateway.small_uploads import SMALL_UPLOAD_BYTES, SmallUpload
 from paxosblock.gateway.upload import fill
 
 KEYS_DELETED_MAX: Final = 1000
 DELETED_AT_ONCE: Final = 16
 DIRECTIVE: Final = "x-amz-metadata-directive"
+_CONDITIONS: Final = (IF_MATCH, IF_NONE_MATCH, EXPECTED_OWNER)
 TAGGING_DIRECTIVE: Final = "x-amz-tagging-directive"
 
 
@@ -118,14 +127,9 @@ class Making:
         self, hidden: str, facts: ObjectFacts, tags: Mapping[str, str]
     ) -> list[Operation]:
         """Return the change that makes the object of a hidden file, with its condition."""
-        path = self.call.path
-        return [
-            AssertDirectory(self.bucket.path, self.bucket.file_id),
-            *([] if self.condition is None else [self.condition]),
-            *_directory_above(path, self.bucket),
-            SetAttributes(hidden, attributes_of(facts.file_id, facts, tags)),
-            Rename(hidden, path, overwrite=True, as_new=True),
-        ]
+        condition = [] if self.condition is None else [self.condition]
+        state = AssertDirectory(self.bucket.path, self.bucket.file_id)
+        return [state, *condition, *_making_object(self.call, hidden, facts, tags)]
 
     def refusal(self, error: PaxosBlockError) -> S3Error:
         """Return the refusal of a change that failed so: the bucket is gone, or the condition is
@@ -139,10 +143,21 @@ class Making:
         return as_s3_error(error)
 
 
-def _directory_above(path: str, bucket: FileStatus) -> list[MakeDirectory]:
+def _making_object(
+    call: S3Call, hidden: str, facts: ObjectFacts, tags: Mapping[str, str]
+) -> list[Operation]:
+    """Return what makes the object of a hidden file, where there is the bucket."""
+    return [
+        *_directory_above(call),
+        SetAttributes(hidden, attributes_of(facts.file_id, facts, tags)),
+        Rename(hidden, call.path, overwrite=True, as_new=True),
+    ]
+
+
+def _directory_above(call: S3Call) -> list[MakeDirectory]:
     """Return what makes the directory that a key is in; it goes with the last key below it."""
-    parent = path.rpartition("/")[0]
-    return [MakeDirectory(parent, implicit=True)] if parent != bucket.path else []
+    parent = call.path.rpartition("/")[0]
+    return [MakeDirectory(parent, implicit=True)] if parent != call.bucket_path() else []
 
 
 def _parent_is_object() -> S3Error:
@@ -161,14 +176,50 @@ async def put_object(call: S3Call) -> Answer:
     if call.is_marker:
         return await _put_marker(call, sums, length)
     facts, tags = facts_of_headers(call.headers), tags_of_headers(call.headers)
-    making = await Making.begin(call)
-    body = checked_body(call, sums, length)
-    stored = await store(making, body, length, lambda: _with(facts, sums), tags)
+    body: AsyncIterator[Buffer] = checked_body(call, sums, length)
+    stored = None
+    if length <= SMALL_UPLOAD_BYTES and not any(each in call.headers for each in _CONDITIONS):
+        await call.hold_to_write(length)
+        content = b"".join([bytes(piece) async for piece in body])
+        stored = await _stored_with_others(call, content, _with(facts, sums), tags)
+        body = _once(content)
+    if stored is None:
+        making = await Making.begin(call)
+        stored = await store(making, body, length, lambda: _with(facts, sums), tags)
     return Answer(HTTPStatus.OK, b"", {"ETag": stored.etag, **sum_headers(stored.facts.sums)})
 
 
 def _with(facts: ObjectFacts, sums: BodySums) -> ObjectFacts:
     return replaced(facts, sums=sums.known)
+
+
+async def _once(content: bytes) -> AsyncIterator[Buffer]:
+    yield content
+
+
+async def _stored_with_others(
+    call: S3Call, content: bytes, facts: ObjectFacts, tags: Mapping[str, str]
+) -> StoredObject | None:
+    """Make a small object, together with others that come just then, and look at nothing before:
+    the change tells what is in its way. None: it must be made by itself, and hears of that.
+
+    Raises:
+        S3Error: it is not made, unless the answer was lost.
+    """
+    made: list[StoredObject] = []
+
+    def publication(hidden: FileStatus) -> list[Operation]:
+        known = replaced(facts, file_id=hidden.file_id, size=hidden.size)
+        made.append(StoredObject(hidden, known))
+        state = AssertDirectory(call.bucket_path())
+        return [state, *_making_object(call, hidden.path, known, tags)]
+
+    try:
+        if await call.client.small_uploads.put(SmallUpload(call.path, content, publication)):
+            return made[-1]
+    except PaxosBlockError as error:
+        raise as_s3_error(error) from None
+    return None
 
 
 async def store(
@@ -213,7 +264,7 @@ async def _put_marker(call: S3Call, sums: BodySums, length: int) -> Answer:
     if asserted(call.headers, call.path, None) is not None:
         raise invalid_argument("A directory is made without conditions")
     state = AssertDirectory(bucket.path, bucket.file_id)
-    made = [*_directory_above(call.path, bucket), MakeDirectory(call.path)]
+    made = [*_directory_above(call), MakeDirectory(call.path)]
     try:
         await call.fs.transact([state, *made])
     except PaxosBlockError as error:
