@@ -1176,7 +1176,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a key behind the last one of its kind is not found",
         "kv/empty_ranges.py",
-        "            self._last[key[0]] = key\n",
+        "            self.last[key[0]] = key\n",
         "            pass\n",
         TABLES,
     ),
@@ -1197,8 +1197,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a long value leaves the one before it in the cache",
         "kv/rocks_table.py",
-        "            self._young.pop(key, None)\n",
-        "",
+        "                    values.forget({key})\n",
+        "                    pass\n",
         TABLES,
     ),
     _recovery(

@@ -134,3 +134,26 @@ def test_a_part_that_is_taken_back_leaves_nothing(
     assert dict(mine.puts) == dict(theirs.puts)
     assert set(mine.deletes) == set(theirs.deletes)
     assert list(draft.scan(b"a", b"")) == list(other.scan(b"a", b""))
+
+
+class CountedKey(bytes):
+    """A key that counts how often any of its kind is looked for."""
+
+    sought = 0
+
+    def __hash__(self) -> int:
+        CountedKey.sought += 1
+        return super().__hash__()
+
+
+def test_a_part_looks_for_what_it_read_and_not_for_what_all_parts_before_it_have_changed() -> None:
+    machine = machine_with(b"way")
+    draft = Draft(machine)
+    for number in range(100):
+        draft.begin_part()
+        draft.put(CountedKey(b"%d" % number), b"new")
+    draft.begin_part()
+    CountedKey.sought = 0
+    assert draft.stands_on({b"way": machine.get(b"way")})
+    assert CountedKey.sought == 0
+    assert not draft.stands_on({b"7": machine.get(b"7")})

@@ -163,8 +163,8 @@ def test_the_cache_is_bounded_and_forgets_no_change(
         assert table.get(b"a") == long
         for number in range(20):
             table.write(3 + number, {b"%d" % number: Versioned(b"v", 3 + number)})
-            assert len(table._young) <= 3
-            assert len(table._old) <= 3
+            assert len(table._values) <= 3
+            assert len(table._values.earlier) <= 3
         table.write(30, {b"a": ABSENT})
         assert [table.get(b"a"), table.get(b"5")] == [ABSENT, Versioned(b"v", 8)]
 

@@ -132,10 +132,12 @@ class Draft:
         """True if nothing of what was read before has changed, in this draft or below it; then all
         of it is a precondition, as after `get`."""
         self.work += len(read)
-        changed = self._changes and not read.keys().isdisjoint(self._changes)
-        if changed or not are_still(self._read, read):
+        # Of many parts each looks at what it reads, not at what all before have changed and read.
+        if not self._changes.keys().isdisjoint(read) or not are_still(self._read, read):
             return False
-        self._expect = read | self._expect
+        expect = self._expect
+        for key, found in read.items():
+            expect.setdefault(key, found)
         return True
 
     def peek(self, key: bytes) -> Versioned:

@@ -40,7 +40,7 @@ class Action(enum.IntEnum):
     ALL = 7
 
 
-class Actor(msgspec.Struct, frozen=True, gc=False):
+class Actor(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The user for whom something is done."""
 
     user: str

@@ -30,9 +30,9 @@ class EmptyRanges:
         self._empty: dict[bytes, tuple[bytes, bytes]] = {}
         """A range for each owner, which ends with its keys: a change looks at it when it is decided
         and again when it is applied."""
-        self._last: dict[int, bytes] = {}
-        """For each first byte a key that no other is greater than: a new owner has a number greater
-        than all before it, and no keys yet."""
+        self.last: dict[int, bytes] = {}
+        """For each first byte, once that is known, a key that no other is greater than: a new owner
+        has a number greater than all before it, and no keys yet."""
 
     def behind(self, start: bytes) -> bytes:
         """Return the first place from `start` on where a key may be."""
@@ -44,29 +44,21 @@ class EmptyRanges:
         known = self._empty.get(start[:OWNER_BYTES])
         if known is not None and known[0] <= start and known[1] == end:
             return True
-        last = self._last.get(start[0])
+        last = self.last.get(start[0])
         if last is None or start <= last or not start < end <= _behind(start[0]):
             return False
         self.note_empty(start, end)  # others may have greater keys soon
         return True
 
     def _raise(self, key: bytes) -> None:
-        last = self._last.get(key[0])
+        last = self.last.get(key[0])
         if last is not None and last < key:
-            self._last[key[0]] = key
+            self.last[key[0]] = key
 
     def is_behind(self, key: bytes) -> bool:
         """True if no key like `key`, nor a greater one with its first byte, is there."""
-        last = self._last.get(key[0])
+        last = self.last.get(key[0])
         return last is not None and last < key
-
-    def knows_last(self, byte: int) -> bool:
-        """True if it is known behind which key no other begins with this byte."""
-        return byte in self._last
-
-    def note_last(self, byte: int, key: bytes) -> None:
-        """Remember that no key that begins with this byte is greater than `key`."""
-        self._last[byte] = key
 
     def note(self, start: bytes, end: bytes) -> None:
         """Remember that a scan found no key from `start` up to `end`; `b""`: to the last key."""

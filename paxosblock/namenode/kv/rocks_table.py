@@ -115,6 +115,38 @@ _ENCODER = msgspec.msgpack.Encoder()
 _META_DECODER = msgpack_decoder(Meta)
 
 
+class ValueCache(dict[bytes, Versioned]):
+    """Values by their keys; one that is not here is found where the table has it.
+
+    It is a dictionary, whose `__getitem__` costs no call of Python for a key that is here: a small
+    change looks at ten keys. What is read of an earlier half by the time that this one is full
+    stays; the rest of that half goes.
+    """
+
+    def __init__(self, find: Callable[[bytes], Versioned]) -> None:
+        """`find` returns the value of a key that is not here; `ABSENT` if there is none."""
+        self._find = find
+        self.earlier: dict[bytes, Versioned] = {}
+
+    def __missing__(self, key: bytes) -> Versioned:
+        """Find a value, and keep it."""
+        found = self.earlier.get(key)
+        if found is None:
+            found = self._find(key)
+        if len(self) >= CACHED_KEYS:
+            self.earlier = self.copy()
+            self.clear()
+        if len(found.value) <= CACHED_VALUE_BYTES:
+            self[key] = found
+        return found
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """Keep the values of these keys no longer, as they are others now."""
+        for cached in (self, self.earlier):
+            for key in keys & cached.keys():
+                del cached[key]
+
+
 class RocksTable:
     """A table in the folder of a RocksDB database."""
 
@@ -153,15 +185,11 @@ class RocksTable:
         """A change met damage in the middle, so `_keys` may not be what the entries have made."""
         self._gaps = EmptyRanges()
         self._kept: WeakSet[RocksValues] = WeakSet()
-        self._young: dict[bytes, Versioned] = {}
-        self._old: dict[bytes, Versioned] = {}
+        self._values = ValueCache(self._find)
+        self.get = self._values.__getitem__
 
     def __len__(self) -> int:
         return self._keys.total()
-
-    def get(self, key: bytes) -> Versioned:
-        found = self._young.get(key)
-        return self._sought(key) if found is None else found
 
     def scan(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[Item]:
         start = max(start, _FIRST_KEY)
@@ -232,7 +260,7 @@ class RocksTable:
     def _learn_last(self, byte: int) -> None:
         """Find out the last key that begins with this byte, unless that is known. New keys of this
         byte must not be pending."""
-        if byte == 255 or self._gaps.knows_last(byte):
+        if byte == 255 or byte in self._gaps.last:
             return
         options = ReadOptions()
         options.set_iterate_upper_bound(bytes((byte + 1,)))
@@ -241,28 +269,28 @@ class RocksTable:
             found.seek_to_last()
             if not found.valid():
                 found.status()  # as in `scan`
-            self._gaps.note_last(byte, found.key() if found.valid() else b"")
+            self._gaps.last[byte] = found.key() if found.valid() else b""
 
     def count(self, first: bytes) -> int:
         return self._keys[ord(first)]
 
     def write(self, index: int, changes: Changes, term: int = 0) -> None:
         assert index >= self.revision, "a table never goes back"
-        keys, young = self._keys, self._young
+        keys, values, gaps = self._keys, self._values, self._gaps
         try:
             for key, found in changes.items():
-                before = young.get(key) or self._sought(key)
+                before = values[key]
                 if found.revision and not before.revision:
-                    self._learn_last(key[0])
+                    if key[0] not in gaps.last:
+                        self._learn_last(key[0])
                     keys[key[0]] += 1
-                    self._gaps.fill(key)
+                    gaps.fill(key)
                 elif before.revision and not found.revision:
                     keys[key[0]] -= 1
-                if key in young and len(found.value) <= CACHED_VALUE_BYTES:
-                    young[key] = found
+                if len(found.value) <= CACHED_VALUE_BYTES:
+                    values[key] = found
                 else:
-                    self._cache(key, found)
-                    young = self._young
+                    values.forget({key})
         except PaxosBlockError:
             self._miscounted = True
             raise
@@ -287,9 +315,7 @@ class RocksTable:
         self._keys, self.revision, self.term = keys, index, term
         self._write(batch)
         # Dropping them is quicker than remembering each, and all of this is one turn.
-        for cached in (self._young, self._old):
-            for key in changes.keys() & cached.keys():
-                del cached[key]
+        self._values.forget(changes.keys())
         self._gaps.fill_some(greatest.values())
 
     def flush(self) -> Flush:
@@ -384,23 +410,13 @@ class RocksTable:
             raise told from error
         self._settled = self.revision, self.term
 
-    def _sought(self, key: bytes) -> Versioned:
-        found = self._pending.get(key) or self._old.get(key)
-        if found is None:
-            stored = None if not key or self._gaps.is_behind(key) else self._stored(key)
-            found = ABSENT if stored is None else _decode(stored)
-        self._cache(key, found)
-        return found
-
-    def _cache(self, key: bytes, found: Versioned) -> None:
-        """Keep the value of `key` for a while, and longer if it is read again by then."""
-        if len(self._young) >= CACHED_KEYS:
-            self._old, self._young = self._young, {}
-        if len(found.value) <= CACHED_VALUE_BYTES:
-            self._young[key] = found
-        else:
-            self._young.pop(key, None)
-            self._old.pop(key, None)
+    def _find(self, key: bytes) -> Versioned:
+        """Return the value of a key that is not cached."""
+        found = self._pending.get(key)
+        if found is not None:
+            return found
+        stored = None if not key or self._gaps.is_behind(key) else self._stored(key)
+        return ABSENT if stored is None else _decode(stored)
 
     def _stored(self, key: bytes) -> bytes | None:
         try:

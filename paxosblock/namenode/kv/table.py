@@ -108,7 +108,7 @@ class Table(Protocol):
     def __len__(self) -> int:
         """Return how many keys there are."""
 
-    def get(self, key: bytes) -> Versioned:
+    def get(self, key: bytes, /) -> Versioned:
         """Return the value of `key`; `ABSENT` when it is not there."""
 
     def scan(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[Item]:

@@ -42,7 +42,7 @@ class CallerRole(enum.Enum):
     NAMENODE = "namenode"
 
 
-class Caller(msgspec.Struct, frozen=True):
+class Caller(msgspec.Struct, frozen=True, cache_hash=True):
     """The other end of a connection, made once for each; `user` of a proven node is its id."""
 
     role: CallerRole
