@@ -57,12 +57,13 @@ def recover_lease(invocation: Invocation, path: str, *, force: bool, yes: bool) 
     do: end the block with the longest log of those that answer, and give the others up. What only
     those held is then lost; the command says how much that may be. --force asks you to confirm.
 
-    After a restore no DataNode may have anything of the block that a file was being written in: its
-    writer may have died before it made a replica, or the file was deleted since the backup. Once
-    safe mode is left and all DataNodes have told what they hold, --force ends such a block empty,
-    and the file with what is before it. The command names DataNodes that are not heard.
+    After a restore no DataNode may have anything of the block that a file was being written in, or
+    of an empty one at its end: its writer may have died before it made a replica, or the block or
+    the file was deleted since the backup. Once safe mode is left and all DataNodes have told what
+    they hold, --force ends such a block empty, and the file with what is before it. The command
+    names DataNodes that are not heard.
 
-    Exit code 1 when the file is not closed.
+    Exit code 1 when the file is not closed, or its last block not ended.
     """
     _check_options(invocation, force=force, yes=yes)
     where = the_one(invocation, path)
@@ -71,7 +72,7 @@ def recover_lease(invocation: Invocation, path: str, *, force: bool, yes: bool) 
         for block in found.stuck:
             _show(invocation, block)
         if not force:
-            raise _not_closed(where, f". {_what_to_do(found)}")
+            raise _not_ended(where, found, f". {_what_to_do(found)}")
         found = _forced(invocation, where, found, yes=yes)
     closed = f"'{where}' is closed: {counted(found.status.size, 'byte', 'bytes')}"
     invocation.say(closed, found)
@@ -87,9 +88,9 @@ def _check_options(invocation: Invocation, *, force: bool, yes: bool) -> None:
 def _forced(invocation: Invocation, path: str, found: LeaseRecovery, *, yes: bool) -> LeaseRecovery:
     """Give up the members that did not answer, if the user says yes."""
     if any(map(_is_beyond_force, found.stuck)):
-        raise _not_closed(path, f", and force cannot help. {_what_to_do(found)}")
+        raise _not_ended(path, found, f", and force cannot help. {_what_to_do(found)}")
     if not yes and not click.confirm("End it with what is left?", err=True):
-        raise _not_closed(path, ": nothing was forced")
+        raise _not_ended(path, found, ": nothing was forced")
     known = (each for each in found.stuck if not each.restored)
     given_up = tuple(GiveUp(each.block, each.silent) for each in known if each.silent)
     empty = tuple(each.block for each in found.stuck if each.may_be_empty)
@@ -98,7 +99,7 @@ def _forced(invocation: Invocation, path: str, found: LeaseRecovery, *, yes: boo
         after = invocation.call(RECOVER_LEASE, RecoverLease(path, given_up, empty))
         if not after.stuck:
             return after
-    raise _not_closed(path, f": {after.reason}")
+    raise _not_ended(path, after, f": {after.reason}")
 
 
 def _is_beyond_force(block: StuckBlock) -> bool:
@@ -108,9 +109,10 @@ def _is_beyond_force(block: StuckBlock) -> bool:
     return len(block.silent) == len(block.members)
 
 
-def _not_closed(path: str, why: str) -> UserError:
+def _not_ended(path: str, found: LeaseRecovery, why: str) -> UserError:
     """Return the error that says what was done: the writer is fenced, recovered blocks stay so."""
-    return UserError(path, f"is not closed{why}").with_outcome(Outcome.UNKNOWN)
+    what = "is not closed" if found.status.open else "is closed, and its last block is not ended"
+    return UserError(path, f"{what}{why}").with_outcome(Outcome.UNKNOWN)
 
 
 def _what_to_do(found: LeaseRecovery) -> str:

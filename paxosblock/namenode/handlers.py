@@ -168,10 +168,14 @@ async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
     except NotReadyError as error:
         reason = str(error)
     status = await catalog.status(request.path)
-    entries = await catalog.unfinished(file)
+    entries = await catalog.stuck(file)
     shown = node.surveyor.stuck(entries, status.block_size)
     pairs = zip(entries, shown, strict=True)
-    stuck = tuple(node.learner.survey(entry.record, each) for entry, each in pairs)
+    surveyed = [(entry, node.learner.survey(entry.record, each)) for entry, each in pairs]
+    # What is finalized is learned without an operator, unless no storage has it.
+    stuck = tuple(
+        each for entry, each in surveyed if each.may_be_empty or not entry.record.finalized
+    )
     if reason and not stuck:
         raise NotReadyError(f"{paths.shown(request.path)}: {reason}", path=request.path)
     return LeaseRecovery(status, stuck, reason)

@@ -73,8 +73,9 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def may_be_empty(self) -> bool:
-        """True if a backup brought it back as a block that had nothing decided yet (K14)."""
-        return self.restored and not self.finalized and not self.base_length
+        """True if a backup brought it back as a block without a chunk that was decided (K14)."""
+        decided = self.length if self.finalized else self.base_length
+        return self.restored and not decided
 
     def check_follows(self, before: BlockRecord) -> None:
         """I8: check the rules between two successive versions of a record."""

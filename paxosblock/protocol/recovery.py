@@ -161,7 +161,7 @@ def learn_nothing(record: BlockRecord, witnesses: tuple[StorageId, ...]) -> Prop
     to one of them first, its log is what is learned.
     """
     holds = invariants(record, witnesses)
-    holds(record.may_be_empty, "K14 nothing of the block was ever decided")
+    holds(record.may_be_empty, "K14 no chunk of the block was ever decided")
     holds(bool(witnesses), "K14 one member at least has to answer")
     asked = _proposer(record, RecoveryKind.LEARN, ())
     return replace(asked, members=witnesses, base=FIRST_GENERATION)

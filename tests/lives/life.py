@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import random
 from collections import Counter
@@ -57,6 +58,8 @@ FLAGS_EVERY: Final = 5
 """In one of so many lives DataNodes are started with wrong options."""
 WHOLE_WITHIN_S: Final = 200.0
 """Of quiet, in virtual time."""
+ENDS_WITHIN_S: Final = 1_200.0
+"""In virtual time; most lives end after two minutes."""
 
 
 AnyUsers = Users | OneFile | Rivals | WhoMay
@@ -135,7 +138,8 @@ class Life(Trouble):
         may_restore = isinstance(self.users, Users | Rivals) and not looked_at
         self._restores = may_restore and seed % RESTORE_EVERY == 0
         self.may_cut = not self._restores
-        """Own files may be cut and joined: a backup that was taken before shows others."""
+        """Own files may be cut and joined, and DataNodes upgraded: a backup that was taken before
+        shows other files, and keeps such DataNodes out."""
         if isinstance(self.users, Rivals):
             self.users.cuts = self.may_cut
         if self._signed:
@@ -150,7 +154,17 @@ class Life(Trouble):
         self._clerks = Clerks(self) if kind is Kind.WATCHED else None
 
     async def run(self) -> Outcome:
-        """Live to the end."""
+        """Live to the end, which is a mistake if it does not come."""
+        unfinished: tuple[str, ...] = ()
+        try:
+            async with asyncio.timeout(ENDS_WITHIN_S):
+                unfinished = await self._live()
+        except TimeoutError:
+            self.world.mistake(f"not at its end after {ENDS_WITHIN_S:g} s")
+        return self._outcome(unfinished)
+
+    async def _live(self) -> tuple[str, ...]:
+        """Return what is not whole in the end."""
         self.cluster.namenodes.begin()
         self.users.start(writers=2, readers=2)
         watching = self.loop.create_task(self._watch())
@@ -176,6 +190,9 @@ class Life(Trouble):
         unfinished = await self._become_whole()
         watching.cancel()
         await self._read_all()
+        return unfinished
+
+    def _outcome(self, unfinished: tuple[str, ...]) -> Outcome:
         counts = self.counts + self.users.counts + self.checker.counts
         for refused in (each for each in counts if each.endswith(" AccessDeniedError")):
             self.world.mistake(f"a capability was refused: {refused}")

@@ -137,16 +137,26 @@ class Restore:
             for block, wanted in checker.blocks.items()
         )
 
+    def _needs_a_word(self, found: Finding) -> bool:
+        """True for a file whose last block only an operator ends."""
+        if found.condition is Condition.UNCLEAR:
+            wanted = self.life.checker.blocks.get(found.block)
+            if wanted is None or not wanted.record.may_be_empty:
+                return False
+        elif found.condition is not Condition.OPEN:
+            return False
+        return self._is_unlearnable(found.file_id)
+
     async def _fsck(self, fs: AsyncClient) -> bool:
         """Do as `fsck --delete-corrupt --yes` does. A file that was open at the backup, and deleted
         since, stays open without a replica of its last block: it is deleted by name. If it was not
         deleted, the last block of it never was anywhere, as its writer died before it made a
-        replica: that ends empty, as `recover-lease --force` ends it."""
+        replica, or was empty and left the file: that ends empty, as `recover-lease --force` ends
+        it."""
         findings = await _checked(fs)
         there = self.users.must_have()
         for each in findings:
-            is_open = each.condition is Condition.OPEN
-            if is_open and self._is_unlearnable(each.file_id):
+            if self._needs_a_word(each):
                 if each.path in there:
                     await self._end_empty(fs, each.path)
                 else:

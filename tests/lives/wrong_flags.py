@@ -47,7 +47,9 @@ class WrongFlags:
                 self.life.spared.append(machine)
                 machine.disk.light(0)
                 deck = deck or self.rng.sample(commands, len(commands))
-                await deck.pop()(machine)
+                command = deck.pop()
+                if self.life.may_cut or command != self._upgrade:
+                    await command(machine)
                 self.life.spared.remove(machine)
 
     async def _until(self, done: Callable[[], bool], what: str) -> None:

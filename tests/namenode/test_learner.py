@@ -370,7 +370,8 @@ async def test_an_empty_block_that_left_its_file_since_the_backup_leaves_it_agai
     assert scene.node.learner.left == 0
 
 
-async def test_an_empty_last_block_stays_as_it_may_have_got_bytes_since(cluster: Cluster) -> None:
+async def an_empty_last_block(cluster: Cluster) -> BlockId:
+    """Let a closed file end in a block that the backup had empty, and that no storage has."""
     scene = cluster.scene
     file = await scene.create("/f")
     empty = (await scene.add_block(file)).record
@@ -380,7 +381,30 @@ async def test_an_empty_last_block_stays_as_it_may_have_got_bytes_since(cluster:
         del cluster.network.reach[name].replicas[empty.block]
     await cluster.restore()
     await cluster.leave_safe_mode()
-    assert (await cluster.learned(empty.block)).restored
+    return empty.block
+
+
+async def test_an_empty_last_block_stays_as_it_may_have_got_bytes_since(cluster: Cluster) -> None:
+    assert (await cluster.learned(await an_empty_last_block(cluster))).restored
+
+
+async def test_the_file_of_an_empty_last_block_lacks_nothing(cluster: Cluster) -> None:
+    """As no byte is gone, `fsck --delete-corrupt` must not delete the file."""
+    empty = await an_empty_last_block(cluster)
+    await recovered(cluster)
+    page = await cluster.scene.service.call(CHECK_FILES, CheckFiles("/"))
+    (found,) = (each for each in page.findings if each.block == empty)
+    assert found.condition is Condition.UNCLEAR
+
+
+async def test_a_word_ends_the_empty_last_block_of_a_closed_file(cluster: Cluster) -> None:
+    empty = await an_empty_last_block(cluster)
+    before = await recovered(cluster)
+    assert not before.status.open
+    assert [(each.block, each.may_be_empty) for each in before.stuck] == [(empty, True)]
+    assert not (await recovered(cluster, empty)).stuck
+    record = await cluster.record(empty)
+    assert (record.restored, record.length) == (False, 0)
 
 
 async def test_that_word_leaves_an_empty_replica_with_a_promise_at_each_member(

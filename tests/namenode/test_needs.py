@@ -165,9 +165,8 @@ def test_an_empty_block_is_never_missing() -> None:
     assert (need.lacks, need.missing) == (1, False)
 
 
-def test_a_block_that_a_backup_had_empty_is_missing_when_nobody_has_it() -> None:
-    """It may have got bytes since; and else nobody is told what is never learned."""
-    restored = with_fields(decided(S1, length=0), restored=True)
+def test_a_block_of_a_backup_is_missing_when_nobody_may_have_it() -> None:
+    restored = with_fields(decided(S1), restored=True)
     assert of_restored(assess(restored, 1, (), view(s1=LOST)), ()).missing
     assert not of_restored(assess(restored, 1, (), view(s1=LOST)), (S2,)).missing
 

@@ -466,6 +466,15 @@ def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
     return () if last is None or last.entry.record.finalized else (last.entry,)
 
 
+def stuck(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
+    """Return the block that an operator may have to end: the `unfinished` one, or an empty last one
+    of a backup."""
+    last = tree.last_block(reads, number)
+    if last is None or (last.entry.record.finalized and not last.entry.record.may_be_empty):
+        return ()
+    return (last.entry,)
+
+
 def _check_opened_by(inode: FileInode, request: AppendFile) -> None:
     """Raise the error for a request to append to an open file, unless the file's writer sent it:
     that is a copy of the request that opened the file."""

@@ -230,6 +230,10 @@ class Catalog:
         """Return the blocks of a file whose length is not decided yet: its last one, or none."""
         return blocks.unfinished(await self._store.barrier(), number)
 
+    async def stuck(self, number: int) -> tuple[BlockEntry, ...]:
+        """Return the block of a file that an operator may have to end: its last one, or none."""
+        return blocks.stuck(await self._store.barrier(), number)
+
     async def block_pages(
         self, number: int, start: int = 0, limit: int = PAGE_BLOCKS
     ) -> AsyncIterator[tuple[BlockEntry, ...]]:

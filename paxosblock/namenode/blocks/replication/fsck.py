@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
 from paxosblock.api.fsck_call import CheckedFiles, Condition, Finding, FsckCursor
 from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.namenode.blocks.replication.needs import Need
-from paxosblock.namenode.catalog import keys, learning, tree
+from paxosblock.namenode.catalog import keys, tree
 from paxosblock.namenode.catalog.draft import Reads
 from paxosblock.namenode.catalog.members import Demand
 from paxosblock.namenode.catalog.permissions import ITSELF
@@ -90,9 +89,6 @@ def _check_file(
         page.blocks += 1
         if located.entry.record.finalized or located.entry.record.restored:
             need = assess(Demand(located.entry, inode.replication))
-            if need.missing and learning.holds_nothing(reads, located.entry):
-                # Its file goes on without it (K14).
-                need = replace(need, missing=False, elsewhere=located.entry.record.members)
             page.size_bytes += located.entry.user_bytes
             page.asked_replicas += need.wanted
             page.replicas += need.counted

@@ -62,8 +62,8 @@ class NeedAssessor:
     def _need_of_restored(self, demand: Demand, view: StorageView) -> Need:
         """Return what is known of a block of a backup, also of one that was open then.
 
-        That one is never missing: if no storage has a replica, its file was deleted since, or it
-        was empty, and went when its file was closed, and all else of that file is there.
+        That one is never missing, nor is one that was empty: if no storage has a replica, its file
+        was deleted since, or it went when its file was closed, and all else of that file is there.
         """
         record, replicas = demand.entry.record, self._replicas
         known = replicas.known(record.block)
@@ -72,10 +72,12 @@ class NeedAssessor:
             for each in sorted(known.union(record.members))
             if (_may_tell(view, each) if each in known else may_be_back(view.place(each)))
         )
-        if not record.finalized:
-            return Need(demand.wanted, elsewhere=may_have or record.members)
-        whole, damaged = replicas.whole(record), replicas.damaged(record)
-        return of_restored(assess(record, demand.wanted, whole, view, damaged), may_have)
+        if record.finalized:
+            whole, damaged = replicas.whole(record), replicas.damaged(record)
+            need = of_restored(assess(record, demand.wanted, whole, view, damaged), may_have)
+            if record.length or need.sound:
+                return need
+        return Need(demand.wanted, elsewhere=may_have or record.members)
 
 
 def _may_tell(view: StorageView, storage: StorageId) -> bool:

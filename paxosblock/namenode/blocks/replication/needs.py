@@ -138,8 +138,6 @@ def assess(
     seen = _Sorted()
     for member in record.members:
         _sort(seen, member, view.place(member), member in holders, member in damaged)
-    # An empty block lacks no byte, but one that a backup had empty may have got some since.
-    may_have_bytes = record.length > 0 or record.restored
     found = len(seen.sound) > 0 or any(may_be_back(view.place(each)) for each in seen.counted)
     return Need(
         wanted=wanted,
@@ -151,7 +149,7 @@ def assess(
         damaged=tuple(member for member in record.members if member in damaged),
         gone=tuple(seen.gone),
         misplaced=_misplaced(tuple(seen.counted), wanted, view),
-        missing=wanted > 0 and may_have_bytes and not found,
+        missing=wanted > 0 and record.length > 0 and not found,
     )
 
 
