@@ -94,16 +94,15 @@ def explain(invocation: Invocation, words: tuple[str, ...]) -> None:
                 for line in _lines(story):
                     invocation.say(line)
 
-    invocation.for_each(words, lambda word: invocation.for_each(_named(invocation, word), show))
+    def explain(word: str) -> None:
+        named = [word] if _is_number(word) else matching(invocation, word)
+        invocation.for_each(named, show)
+
+    invocation.for_each(words, explain)
 
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdigit()
-
-
-def _named(invocation: Invocation, word: str) -> list[str]:
-    """Return the number of a block, or the paths that a path or pattern names."""
-    return [word] if _is_number(word) else matching(invocation, word)
 
 
 def _blocks(invocation: Invocation, named: str) -> Iterator[BlockId]:

@@ -117,7 +117,9 @@ def setfacl(
     wanted = change
 
     def changed(status: FileStatus) -> FileStatus | None:
-        fits = entries if status.kind is Kind.DIRECTORY or not recursive else _access(entries)
+        fits = entries
+        if recursive and status.kind is not Kind.DIRECTORY:
+            fits = tuple(entry for entry in entries if not entry.default)
         if entries and not fits:
             return None
         return invocation.call_once(CHANGE_ACL, ChangePathAcl(status.path, wanted, fits))
@@ -155,10 +157,6 @@ def _spec(written: str, *, permissions: bool) -> Acl:
     if not entries:
         raise click.UsageError("Missing <acl_spec> entry")
     return entries
-
-
-def _access(entries: Acl) -> Acl:
-    return tuple(entry for entry in entries if not entry.default)
 
 
 def _one_path(words: tuple[str, ...]) -> str:

@@ -264,11 +264,6 @@ def _put_stream(
     )  # fmt: skip
 
 
-def _size_of(source: str) -> int | None:
-    """Return the size of a local file; None for standard input."""
-    return None if source == STREAM else os.stat(source).st_size
-
-
 def bytes_at(invocation: Invocation, path: str) -> int:
     """Return the size of a file of the cluster, or of all files of a directory."""
     return invocation.client.content_summary(path).size
@@ -379,9 +374,10 @@ def append(
 
         def copy(source: str) -> None:
             start = out.tell()
+            size_bytes = None if source == STREAM else os.stat(source).st_size
             with (
                 _local_source(source) as stream,
-                progress_bar(source, _size_of(source), wanted=not invocation.json) as advance,
+                progress_bar(source, size_bytes, wanted=not invocation.json) as advance,
             ):
                 for piece in _pieces(stream):
                     out.write(piece)

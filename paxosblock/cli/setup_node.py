@@ -113,10 +113,11 @@ def node(
     unit = units / f"paxosblock-{role}.service"
     settings = etc / f"{role}.toml"
     words = _words(role, folders, listen, namenodes, etc)
+    command = " \\\n    ".join(words)
     writes = " ".join(map(str, folders)) if role == "namenode" else _if_there(folders)
     files = {
         unit: _UNIT.format(
-            role=role, name=_NAMES[role], user=user, etc=etc, writes=writes, command=_wrapped(words)
+            role=role, name=_NAMES[role], user=user, etc=etc, writes=writes, command=command
         )
     }
     if not settings.exists():  # an operator changes it
@@ -168,10 +169,6 @@ def _words(
         return (*common, f"--namenodes {namenodes}")
     of_several = (f"--peers {namenodes}", f"--secret-file {etc}/secret")
     return (*common, *of_several) if several else common
-
-
-def _wrapped(words: Sequence[str]) -> str:
-    return " \\\n    ".join(words)
 
 
 def _if_there(folders: Sequence[Path]) -> str:

@@ -164,11 +164,13 @@ class KernelSyncs:
         found = self._call(self._getevents, self._context, *limits, self._events, None)
         if found < 0:
             raise _last_error()
-        return [self._end_of(event) for event in self._events[:found]]
-
-    def _end_of(self, event: _Event) -> tuple[Done, OSError | None]:
-        done, result = self._under_way.pop(event.data), event.result
-        return done, OSError(-result, os.strerror(-result)) if result < 0 else None
+        ended: list[tuple[Done, OSError | None]] = []
+        for event in self._events[:found]:
+            error = None
+            if event.result < 0:
+                error = OSError(-event.result, os.strerror(-event.result))
+            ended.append((self._under_way.pop(event.data), error))
+        return ended
 
 
 class SyncGuard:

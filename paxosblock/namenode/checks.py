@@ -140,8 +140,8 @@ def check_transact(request: Transact) -> None:
         f"a transaction makes paths of {names} names: at most {NAMES_MADE_MAX}",
     )
     check_owner(request.owner)
-    if request.umask is not None:
-        _check_umask(request.umask)
+    if (umask := request.umask) is not None:
+        _demand(0 <= umask <= UMASK_MAX, f"umask {umask}: 0 to {UMASK_MAX:o} (octal)")
     check_replication(request.replication)
     check_block_size(request.block_size)
     if request.application is not None:
@@ -169,10 +169,6 @@ def _check_bits(request: CreateFile | MakeDirectories) -> None:
             0 <= asked <= PERMISSION_MAX and 0 <= umask <= UMASK_MAX and bits == asked & ~umask,
             f"permission {bits:o} is not {asked:o} less a umask of {umask:o} (octal)",
         )
-
-
-def _check_umask(umask: int) -> None:
-    _demand(0 <= umask <= UMASK_MAX, f"umask {umask}: 0 to {UMASK_MAX:o} (octal)")
 
 
 def check_set_permission(request: SetPathPermission) -> None:

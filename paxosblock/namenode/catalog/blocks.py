@@ -56,7 +56,7 @@ from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.kv.past import PastView
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
-from paxosblock.protocol.types import BlockId, BlockState, StorageId, WriterId
+from paxosblock.protocol.types import BlockId, StorageId, WriterId
 
 Rule = Callable[[BlockRecord], BlockRecord | Refused]
 """One compare-and-set of `protocol.finalize`, all but the record filled in."""
@@ -521,17 +521,13 @@ def _last_decided(draft: Draft, number: int, path: str) -> tree.Located | None:
     """Return the last block of a file; raise InvalidRequestError unless it is decided."""
     last = tree.last_block(draft, number)
     if last is not None and not last.entry.record.finalized:
-        record = last.entry.record
+        block, state = last.entry.record.block, last.entry.record.state.value.replace("_", " ")
         raise InvalidRequestError(
-            f"{paths.shown(path)}: block {record.block} is not finalized ({_name(record.state)})",
+            f"{paths.shown(path)}: block {block} is not finalized ({state})",
             path=path,
-            block=record.block,
+            block=block,
         )
     return last
-
-
-def _name(state: BlockState) -> str:
-    return state.value.replace("_", " ")
 
 
 def _check_previous(request: AddBlock, expected: BlockId) -> None:

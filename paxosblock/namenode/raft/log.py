@@ -458,7 +458,8 @@ def _replay_record(folder: Path, tail: Tail, position: int, record: Record) -> N
     if record.entry is None:
         tail.reset(record.index, record.term)
         return
-    if (not tail.entries and not _links(tail, record)) or record.index <= tail.base_index:
+    is_next = record.index == tail.base_index + 1
+    if (not tail.entries and not is_next) or record.index <= tail.base_index:
         # The entries before it were compacted, or void when this record was written.
         tail.reset(record.index - 1, 0)
     if record.index > tail.last_index + 1:
@@ -467,10 +468,6 @@ def _replay_record(folder: Path, tail: Tail, position: int, record: Record) -> N
     tail.cut_from(record.index)
     tail.entries.append(record.entry)
     tail.positions.append(position)
-
-
-def _links(tail: Tail, record: Record) -> bool:
-    return record.index == tail.base_index + 1
 
 
 def _join(folder: Path, tail: Tail, journal: Journal, index: int, term: int) -> None:
