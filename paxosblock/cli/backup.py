@@ -58,7 +58,7 @@ def backup(invocation: Invocation, *, folder: Path, source: str | None) -> None:
 @click.option(
     "--peers",
     metavar="HOST:PORT,...",
-    help="All NameNodes of the new cluster, including this one, unless it is to be the only one.",
+    help="All NameNodes of the new cluster, including this one, unless it is the only one.",
 )
 @click.option(
     "--yes-lose-data",

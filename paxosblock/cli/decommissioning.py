@@ -187,7 +187,8 @@ def _until_done(invocation: Invocation, status: AdminStatus) -> Iterator[Leaving
         nodes = invocation.call(LEAVING, LeavingRequest()).nodes
         found = [node for node in nodes if node.status.node == status.node]
         if not found or found[0].status.admin is not status.admin:
-            raise UserError(status.node, "is not to leave any more: somebody took it back")
+            why = "an operator took it back, or its maintenance is over"
+            raise UserError(status.node, f"does not leave any more: {why}")
         yield found[0]
         if found[0].done:
             return

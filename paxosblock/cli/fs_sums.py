@@ -229,7 +229,7 @@ def _types(written: str) -> tuple[str, ...]:
     is_flag=False,
     flag_value="",
     metavar="[TYPE,...]",
-    help="With -q or -u: quotas of types of storage, of which there are none here.",
+    help="With -q or -u: quotas of types of storage; there are none here.",
 )
 @click.option("-u", "usage_only", is_flag=True, help="Show quotas, and nothing else.")
 @_NO_SNAPSHOTS

@@ -79,7 +79,7 @@ class Summary(Counts, kw_only=True):
     "-delete",
     "delete",
     is_flag=True,
-    help="Delete files with a block of which no sound replica is left; asks for each reason.",
+    help="Delete files with a block that has no sound replica left; asks for each reason.",
 )
 @click.option("--yes", is_flag=True, help="With --delete-corrupt: do not ask.")
 @click.option("--quota", is_flag=True, help="Count again what quotas have counted, and no more.")

@@ -175,7 +175,7 @@ class Fence:
     def lease_lost(self) -> None:
         """Note that the NameNode knows no lease of the writer."""
         if self._error is None:
-            self._error = self._fenced("its lease is gone: somebody took it over")
+            self._error = self._fenced("its lease is gone: it was taken over, or closed")
 
     async def guard(self, request: Awaitable[T]) -> T:
         """Return the result of `request`; remember an answer that the file has another writer.

@@ -229,7 +229,7 @@ class DataConnection:
 
     def beat_received(self, header: Header) -> None:
         """Raise ProtocolError: this client asked for no beats on this connection."""
-        raise ProtocolError(f"{self.address} sent a BEAT that nobody asked for")
+        raise ProtocolError(f"{self.address} sent a BEAT that was not asked for")
 
     def connection_lost(self, error: PaxosBlockError) -> None:
         """Tell every block that is written through this connection at once."""

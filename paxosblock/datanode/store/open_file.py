@@ -93,7 +93,7 @@ class OpenFile:
 
     def borrow(self) -> None:
         """Keep the file open until `release`."""
-        assert not self._retired, "a retired file is given to nobody"
+        assert not self._retired, "a retired file gets no new user"
         self._users += 1
 
     def release(self) -> None:

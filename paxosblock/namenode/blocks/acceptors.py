@@ -160,7 +160,7 @@ class RpcAcceptors:
 
 def _checked(storage: StorageId, answer: object) -> Answer:
     if not isinstance(answer, Answer) or answer.storage != storage:
-        raise ProtocolError(f"storage {storage}: the DataNode answered for somebody else")
+        raise ProtocolError(f"storage {storage}: the DataNode answered for another one")
     return answer
 
 

@@ -215,7 +215,7 @@ class Reopener:
             else:
                 allocated = await self._catalog.allocate_append(request, record)
                 if allocated is None:
-                    return "somebody else changed it"
+                    return "another caller changed it"
                 record = allocated.record
                 self._finalizer.withhold(record)
                 attempt = self._runner.attempt(recovery.append(record, targets))
@@ -224,7 +224,7 @@ class Reopener:
                 installed = await self._install(request, proposer, record)
                 if installed is not None:
                     return installed
-                why = "somebody else changed it"
+                why = "another caller changed it"
             elif not attempt.refused or asyncio.get_running_loop().time() >= deadline_s:
                 why = f"its members did not take it in {self.set_up_s:g} s"
             targets = tuple(each for each in targets if each not in attempt.refused)

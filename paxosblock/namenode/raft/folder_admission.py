@@ -143,7 +143,7 @@ def next_step(
         if said.chosen not in ("", chosen):
             return AdmissionRefused(
                 f"{peer} began with another folder of one of the NameNodes: if nothing was ever "
-                "stored in this cluster, empty the folders of all and start anew"
+                "stored in this cluster, empty the folders of all and start again"
             )
     if not own.chosen:
         return Newborn(own.token, chosen)

@@ -100,7 +100,9 @@ class ListChanges:
             )
         if name == self.store.term_led()[1]:
             await self.store.resign(RESIGN_S)
-            raise UnavailableError(f"{address} is to be removed: another NameNode is to lead first")
+            raise UnavailableError(
+                f"{address} resigns before it is removed: ask the NameNode that leads next"
+            )
         await self.store.change_list(roster.without(name))
         return self._answer(ChangeStep.DONE)
 

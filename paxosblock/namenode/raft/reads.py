@@ -170,7 +170,7 @@ class FollowerReads:
             self._answered.append(asked)
             self._committed = said.index, said.index_term
             self.commit_known()
-            self.look()
+            self.release_applied()
         self._ask_next()
 
     def commit_known(self) -> None:
@@ -182,7 +182,7 @@ class FollowerReads:
         if index > self._log.commit_index and self._log.term_at(index) == term:
             self._state.commit(index)
 
-    def look(self) -> None:
+    def release_applied(self) -> None:
         """Release the reads whose entry is applied."""
         applied = self._state.state_machine.revision
         while self._answered and (index := self._answered[0].index) is not None:

@@ -319,7 +319,7 @@ class RaftFollower(Elector, Follower):
 
     def on_applied(self) -> None:
         """Release the reads that waited for entries that are applied now."""
-        self.reads.look()
+        self.reads.release_applied()
 
     def _hear_leader(self, said: AppendEntries | InstallSnapshot) -> None:
         self.state.heard_leader()

@@ -200,7 +200,7 @@ class LeaderSearch:
                 waiting = tuple(each for each in self._after(address, error) if each not in asked)
                 if self._shows == address and waiting and not isinstance(error, NotLeaderError):
                     self._shows = waiting[0]  # even if it only shows things: it may hang or be gone
-        assert gravest is not None, "somebody was asked"
+        assert gravest is not None, "a NameNode was asked"
         raise gravest
 
     async def _ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> A:

@@ -181,7 +181,7 @@ class CallChannel:
             self._votes.vote_received(header, frame[HEADER_BYTES:])
         elif kind is FrameKind.BEAT:
             if self._votes is None:
-                raise ProtocolError("a BEAT frame came that nobody asked for")
+                raise ProtocolError("a BEAT frame came that was not asked for")
             self._votes.beat_received(header)
         elif kind is FrameKind.CALL:
             raise ProtocolError("a server does not call")
