@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 COPY_LIVES_S: Final = 4.0
 COPY_AGE_S: Final = 20.0
 WITHIN_S: Final = 30.0
+POLL_S: Final = 0.05
 
 
 class Volumes:
@@ -137,7 +138,8 @@ class Volumes:
         """Start a second process with a copy of the volumes of a node that goes on, in its name.
 
         It lives longer than the copy, and all NameNodes know it by then: one may believe the copy
-        of a node that is gone, or of which it has not heard yet.
+        of a node that is gone, or of which it has not heard yet, or not for so long that it counts
+        as dead.
         """
         files = machine.disk.files()
         await self.life.loop.pass_time(self.rng.choice((0.0, COPY_AGE_S)) * self.rng.random())
@@ -152,7 +154,8 @@ class Volumes:
             self.life.cluster.start(copy)
             end_s = self.life.loop.now + self.rng.uniform(0.5, COPY_LIVES_S)
             while self.life.loop.now < end_s:
-                await self.life.loop.pass_time(0.05)
+                known_at = [each for each in known_at if _hears(each, machine.address)]
+                await self.life.loop.pass_time(POLL_S)
                 if {*known_at} & {*self.where_known(copy.address)}:
                     self.life.world.mistake(f"{copy.name} is taken for {machine.name}, which lives")
                     break
@@ -189,6 +192,13 @@ class Volumes:
             data[place] ^= 1 << self.rng.randrange(8)
             machine.disk.names_now[path].settle()
         self.start(machine)
+
+
+def _hears(namenode: NameNode, address: str) -> bool:
+    """Return whether the DataNode at this address cannot count as dead before the next look."""
+    now_s, datanodes = namenode.clock_s(), namenode.datanodes
+    here = [each for each in datanodes if each.address == address]
+    return all(datanodes.dead_for_s(each, now_s) < -POLL_S for each in here)
 
 
 def taken(disk: SimulatedDisk, folder: Path) -> bool:

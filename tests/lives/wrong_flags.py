@@ -125,7 +125,9 @@ class WrongFlags:
         def mine(held: Held) -> bool:
             return held.machine is machine
 
-        if self.rng.random() < 0.5 or not self.life._may_lose(mine):
+        # Whoever never knew of the upgrade believes what is rolled back, and may.
+        known = bool(self._volumes.where_known(machine.address))
+        if self.rng.random() < 0.5 or not known or not self.life._may_lose(mine):
             volume_snapshot.finalize(machine.disk, machine.folders)
             self.life.counts["upgrades finalized"] += 1
             return
