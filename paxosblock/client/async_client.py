@@ -642,8 +642,17 @@ class AsyncClient(AsyncCopies, AsyncSnapshots, AsyncWatching):
             NotFoundError: there is nothing at `path`.
             InvalidRequestError: no attribute is called so.
         """
+        _, attributes = await self.stat_with_attributes(path, *names, at=at)
+        return attributes
+
+    async def stat_with_attributes(
+        self, path: AnyPath, *names: str, at: When | None = None
+    ) -> tuple[FileStatus, dict[str, bytes]]:
+        """Return what is at a path and, of the same moment, attributes of it: as `stat` and
+        `get_attributes`, in one call, and raising as the latter."""
         request = GetAttributes(as_of(path, at), names)
-        return (await self._session.namenodes.call(GET_ATTRIBUTES, request)).attributes
+        found = await self._session.namenodes.call(GET_ATTRIBUTES, request)
+        return found.status, found.attributes
 
     async def set_times(self, path: AnyPath, modified_s: float) -> FileStatus:
         """Say when a file or directory was changed last; return what it is then.

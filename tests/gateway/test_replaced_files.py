@@ -49,8 +49,8 @@ class ReplacingClient(AsyncClient):
             await self._replace(reader)
         return reader
 
-    async def stat(self, *arguments: Any, **options: Any) -> Any:
-        found = await super().stat(*arguments, **options)
+    async def stat_with_attributes(self, *arguments: Any, **options: Any) -> Any:
+        found = await super().stat_with_attributes(*arguments, **options)
         if self._opened is not None:
             await self._replace(self._opened)
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from typing import Final
@@ -216,20 +216,27 @@ def attributes_of(
     return {ATTRIBUTE: encoded(facts), TAGS_ATTRIBUTE: encoded_tags(file_id, tags)}
 
 
-async def stored_of(fs: AsyncClient, status: FileStatus) -> StoredObject | None:
-    """Return the object that is the file which has `status`; None if it is not there any more.
+async def stored_at(fs: AsyncClient, path: str) -> StoredObject:
+    """Return what is at a path as an object; it may be a directory, or a file that is written.
 
     Raises:
-        NotFoundError: nothing is there any more.
+        NotFoundError, NotDirectoryError: nothing is there.
     """
-    found = await fs.get_attributes(status.path, ATTRIBUTE, TAGS_ATTRIBUTE)
+    status, found = await fs.stat_with_attributes(path, ATTRIBUTE, TAGS_ATTRIBUTE)
     facts = _decoded(found.get(ATTRIBUTE, b""))
     tags = tags_in(found.get(TAGS_ATTRIBUTE, b""), status.file_id)
-    if facts.file_id == status.file_id:
-        return StoredObject(status, facts, tags)
-    # Another one's, or none: the file may have been replaced between the two calls.
-    now = await fs.stat(status.path)
-    return StoredObject(status, ObjectFacts(), tags) if now.file_id == status.file_id else None
+    # An attribute of another file is none of this one.
+    return StoredObject(status, facts if facts.file_id == status.file_id else ObjectFacts(), tags)
+
+
+async def stored_of(fs: AsyncClient, status: FileStatus) -> StoredObject | None:
+    """Return the object that is the file which has `status`; None if another one is there now.
+
+    Raises:
+        NotFoundError, NotDirectoryError: nothing is there any more.
+    """
+    found = await stored_at(fs, status.path)
+    return replace(found, status=status) if found.status.file_id == status.file_id else None
 
 
 def _decoded(value: bytes) -> ObjectFacts:

@@ -11,7 +11,7 @@ from typing import Final
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.reading.file_reader import AsyncFileReader
 from paxosblock.errors import IsDirectoryError, NotDirectoryError, NotFoundError
-from paxosblock.gateway.download import TRIES, ReplacedError, asked_again_if_replaced, begun
+from paxosblock.gateway.download import ReplacedError, asked_again_if_replaced, begun
 from paxosblock.gateway.exchange import Answer, StreamedBody
 from paxosblock.gateway.s3.bucket_operations import acl_of_owner
 from paxosblock.gateway.s3.key_lists import MARKER_TAG
@@ -21,6 +21,7 @@ from paxosblock.gateway.s3.object_facts import (
     StoredObject,
     http_time,
     is_shown,
+    stored_at,
     stored_of,
     sum_fields,
 )
@@ -130,36 +131,24 @@ async def _sent(call: S3Call, reader: AsyncFileReader, stored: StoredObject) -> 
 async def head_object(call: S3Call) -> Answer:
     """Tell what `GetObject` would, without the bytes. A key that ends with `/` is a directory."""
     check_version(call)
+    found = await found_object(call)
     if call.is_marker:
-        return _of_directory(call, await stat_of(call))
-    answer, _ = _answer(call, await found_object(call))
+        return _of_directory(call, found.status)
+    answer, _ = _answer(call, found)
     return answer
 
 
 async def found_object(call: S3Call) -> StoredObject:
-    """Return the object that is at the key. Raises S3Error if there is none."""
-    for _ in range(TRIES):
-        status = await stat_of(call)
-        try:
-            found = await stored_of(call.fs, status)
-        except (NotFoundError, NotDirectoryError):
-            continue
-        if found is not None:
-            return found
-    raise S3Error(S3Code.OPERATION_ABORTED, "The object is being replaced all the time")
-
-
-async def stat_of(call: S3Call) -> FileStatus:
-    """Return the file that is the object, or the directory of a key that ends with `/`. Raises
+    """Return the object that is at the key, or the directory of a key that ends with `/`. Raises
     S3Error without one."""
     kind = Kind.DIRECTORY if call.is_marker else Kind.FILE
     try:
-        status = await call.fs.stat(call.path)
+        found = await stored_at(call.fs, call.path)
     except (NotFoundError, NotDirectoryError):
         raise await call.missing() from None
-    if status.kind is not kind or status.open:
+    if found.status.kind is not kind or found.status.open:
         raise await call.missing()
-    return status
+    return found
 
 
 def _of_directory(call: S3Call, status: FileStatus) -> Answer:
@@ -247,4 +236,4 @@ async def get_object_tagging(call: S3Call) -> Answer:
 @s3_operation("GetObjectAcl", "GET", Level.OBJECT, "acl")
 async def get_object_acl(call: S3Call) -> Answer:
     """Tell the owner, who may do everything; the rest is in the permissions of the file."""
-    return acl_of_owner(await stat_of(call))
+    return acl_of_owner((await found_object(call)).status)
