@@ -14,6 +14,7 @@ import asyncio
 import ctypes
 import os
 import platform
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -59,6 +60,10 @@ def write_out(file: int) -> None:
         raise _last_error()
 
 
+_EVENT: Final = struct.Struct("=QQqq")
+"""`struct io_event`: what the request had as `data`, its address, and two results."""
+
+
 class _Request(ctypes.Structure):
     """`struct iocb` of linux/aio_abi.h, as it is where the lowest byte comes first."""
 
@@ -75,17 +80,6 @@ class _Request(ctypes.Structure):
         ("reserved", ctypes.c_uint64),
         ("flags", ctypes.c_uint32),
         ("event_file", ctypes.c_uint32),
-    )
-
-
-class _Event(ctypes.Structure):
-    """`struct io_event`."""
-
-    _fields_ = (
-        ("data", ctypes.c_uint64),
-        ("request", ctypes.c_uint64),
-        ("result", ctypes.c_int64),
-        ("result2", ctypes.c_int64),
     )
 
 
@@ -114,8 +108,8 @@ class KernelSyncs:
             opcode=_FDSYNC, flags=_BY_EVENTFD, event_file=self._event_file
         )  # the kernel copies it with each submission
         self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
-        self._events = (_Event * SYNCS_AT_ONCE)()
-        self._one = ctypes.c_long(1)
+        self._events = ctypes.create_string_buffer(SYNCS_AT_ONCE * _EVENT.size)
+        self._none, self._one, self._all = map(ctypes.c_long, (0, 1, SYNCS_AT_ONCE))
         self._under_way: dict[int, Done] = {}
         self._numbers = count(1)
         self._closed = False
@@ -160,16 +154,14 @@ class KernelSyncs:
 
     def _ended(self) -> list[tuple[Done, OSError | None]]:
         os.eventfd_read(self._event_file)
-        limits = ctypes.c_long(0), ctypes.c_long(SYNCS_AT_ONCE)
+        limits = self._none, self._all
         found = self._call(self._getevents, self._context, *limits, self._events, None)
         if found < 0:
             raise _last_error()
         ended: list[tuple[Done, OSError | None]] = []
-        for event in self._events[:found]:
-            error = None
-            if event.result < 0:
-                error = OSError(-event.result, os.strerror(-event.result))
-            ended.append((self._under_way.pop(event.data), error))
+        for number, _, result, _ in _EVENT.iter_unpack(self._events.raw[: found * _EVENT.size]):
+            error = OSError(-result, os.strerror(-result)) if result < 0 else None
+            ended.append((self._under_way.pop(number), error))
         return ended
 
 
