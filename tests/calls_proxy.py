@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from paxosblock.net.message_frames import MessageFrames, pack
+from paxosblock.errors import PaxosBlockError
+from paxosblock.net.message_frames import MessageFrameKind, MessageFrames, pack
+from paxosblock.net.wire import encode_error
 from tests.waiting import until_one_ends, wait_until_async
 
 Seen = Callable[[str], Awaitable[bool]]
@@ -28,9 +30,14 @@ class CallsProxy:
         call: Seen = goes_on,
         answer: Seen = goes_on,
         request: Callable[[tuple[str, bytes]], object] = bool,
+        change: Callable[[str, bytes], bytes] = lambda _, answer: answer,
+        refusal: Callable[[], PaxosBlockError | None] = lambda: None,
     ) -> None:
-        """`request` gets each method with what was asked, encoded."""
+        """`request` gets each method with what was asked, encoded; `change` returns the answer that
+        arrives. A `refusal` is the answer of all calls while there is one, and they go no further.
+        """
         self._target, self._request = target, request
+        self._change, self._refusal = change, refusal
         self._call, self._answer = call, answer
         self.connections = 0
 
@@ -60,12 +67,16 @@ class CallsProxy:
         writer.write(await from_there.readuntil(b"\r\n\r\n"))
         methods: dict[int, str] = {}
         await until_one_ends(
-            self._pass_calls(reader, there, methods),
+            self._pass_calls(reader, writer, there, methods),
             self._pass_answers(from_there, writer, methods),
         )
 
     async def _pass_calls(
-        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, methods: dict[int, str]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        there: asyncio.StreamWriter,
+        methods: dict[int, str],
     ) -> None:
         frames = MessageFrames()
         while data := await reader.read(1 << 16):
@@ -75,6 +86,9 @@ class CallsProxy:
                 self._request((frame.method, bytes(frame.payload)))
                 if not await self._call(frame.method):
                     return
+                if (error := self._refusal()) is not None:
+                    writer.write(pack(MessageFrameKind.ERROR, frame.number, encode_error(error)))
+                    continue
                 words = frame.method.encode(), frame.name.encode()
                 there.write(pack(frame.kind, frame.number, frame.payload, *words))
 
@@ -90,7 +104,10 @@ class CallsProxy:
             while (frame := frames.next()) is not None:
                 if not await self._answer(methods[frame.number]):
                     return
-                writer.write(pack(frame.kind, frame.number, frame.payload))
+                payload = frame.payload
+                if frame.kind is MessageFrameKind.ANSWER:
+                    payload = self._change(methods[frame.number], bytes(payload))
+                writer.write(pack(frame.kind, frame.number, payload))
 
 
 @contextlib.asynccontextmanager

@@ -116,8 +116,11 @@ async def running(
     node_id: str | None = None,
     upgrade: bool = False,
     advertise: str | None = None,
+    boot: str | None = None,
 ) -> AsyncIterator[ServingNode]:
-    """Yield a DataNode for the length of a `with`. Raises like `serve`."""
+    """Yield a DataNode for the length of a `with`; `boot` names the time since the machine started,
+    by default as its system does. Raises like `serve`.
+    """
     descriptors = raise_limit()
     RESERVE.keep(RESERVE_COUNT)
     guard = Guard.of(config, descriptors // 2)  # a block that is being written keeps its file open
@@ -130,7 +133,9 @@ async def running(
         silent = {lost.folder for lost in hung}
         answering = [path for path in paths if path not in silent]
         name = node_id or kept_node_id(disk, answering) or new_node_id()
-        opened = open_volumes(disk, paths, name, config, boot_id(), upgrade=upgrade, hung=hung)
+        opened = open_volumes(
+            disk, paths, name, config, boot or boot_id(), upgrade=upgrade, hung=hung
+        )
         roles = Roles(proven=guard.access.proves_nodes)
         node = DataNode(name, opened, namenodes, client, config, roles=roles)
         stack.push_async_callback(node.close)

@@ -183,7 +183,7 @@ async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
 
 async def get_file(node: NameNode, request: GetFile) -> FileView:
     """Show a file and a page of its blocks."""
-    found = await node.catalog.file_page(request)
+    found = await node.catalog.file_page(request, node.page_blocks)
     last = found.last or (found.page.blocks[-1] if found.page.blocks else None)
     if last is not None:
         _hurry_recovery(node, last.entry)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 
 from paxosblock.api.capability import BlockKey
+from paxosblock.api.file_pages import PAGE_BLOCKS
 from paxosblock.config import NameNodeConfig
 from paxosblock.host.user import claimed_user
 from paxosblock.namenode.alarms import Alarms
@@ -76,7 +77,7 @@ class NameNode:
     ) -> None:
         """`clock_s` must not go back; `acceptors` gives access to the DataNodes passed to it;
         `listed` tells the NameNodes by address, and the entry of the log that says so."""
-        self.store, self.listed = store, listed
+        self.store, self.listed, self.page_blocks = store, listed, PAGE_BLOCKS
         self.name, self.config, self.clock_s = name, config, clock_s
         self._started_s, self.background = clock_s(), Background()
         self.table_scrubber, self._in_any_role = TableScrubber(store), Background()

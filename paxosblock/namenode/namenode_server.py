@@ -17,6 +17,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from paxosblock.api.file_pages import PAGE_BLOCKS
 from paxosblock.api.namenode_list import CHANGE_NAMENODES, ChangeNameNodes, NameNodesChange
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.api.user_tokens import TokenRight
@@ -123,10 +124,10 @@ async def running(
     peers: Peers | None = None,
     stop: asyncio.Event | None = None,
     contents_of: ContentsOf | None = None,
+    page_blocks: int = PAGE_BLOCKS,
 ) -> AsyncIterator[ServingNode]:
-    """Run a NameNode for the length of a `with`. Raises like `serve`; _StoppedError if `stop` came
-    while it waited for other members.
-    """
+    """Run a NameNode, which shows `page_blocks` of a file at a time, for the length of a `with`.
+    Raises like `serve`; _StoppedError if `stop` came while it waited for other members."""
     descriptors = raise_limit()
     RESERVE.keep(RESERVE_COUNT)
     guard = Guard.of(config, descriptors * 3 // 4)
@@ -141,6 +142,7 @@ async def running(
         clock_s = AwakeClock(asyncio.get_running_loop().time)
         reach = over_rpc(client, config.recovery_timeout_s)
         node = NameNode(node_id, config, store, clock_s, reach, listed=engine.listed)
+        node.page_blocks = page_blocks
         stack.push_async_callback(node.close)
         stall = StallWatch(clock_s)
         stall.start()

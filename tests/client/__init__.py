@@ -1,1 +1,1 @@
-"""Tests of the client: against memory nodes that fail on request, and real processes."""
+"""Tests of the client: against the shipped nodes behind proxies that fail, and real processes."""

@@ -16,18 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from paxosblock.api.file_pages import GET_FILE, FileView, GetFile
+from paxosblock.api.care import SET_ADMIN_STATE, AdminState, SetAdminState
+from paxosblock.api.file_pages import GET_FILE, PAGE_BLOCKS, FileView, GetFile
 from paxosblock.api.methods import Method
-from paxosblock.api.namenode import SEAL_BLOCK, BlockRequest, BlockView
+from paxosblock.api.namenode import (
+    SEAL_BLOCK,
+    BlockMember,
+    BlockRequest,
+    BlockView,
+)
 from paxosblock.api.status import CLUSTER_STATUS, ClusterStatusRequest
-from paxosblock.base.encoding import msgpack_decoder
+from paxosblock.base.encoding import encode, msgpack_decoder
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.datanode import datanode_server as datanode
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode import namenode_server as namenode
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import BlockState, StorageId
+from paxosblock.protocol.types import BlockId, BlockState, ReplicaState, StorageId
 from tests.calls_proxy import CallsProxy
 from tests.client.wire import Wire
 from tests.waiting import PATIENCE_S, wait_until_async
@@ -79,8 +85,8 @@ class ShippedDataNode:
         """True between `start` and `kill`."""
         return bool(self.wire.target)
 
-    async def start(self) -> None:
-        """Serve, behind the same wire as before."""
+    async def start(self, boot: str | None = None) -> None:
+        """Serve, behind the same wire as before; with a `boot`, the machine was off meanwhile."""
         if not self.address:
             self._namenode = await self._listen(self._to_namenode.serve)
             self.address = await self._listen(self.wire.serve)
@@ -91,6 +97,7 @@ class ShippedDataNode:
             namenodes=[self._namenode],
             node_id=self.name,
             advertise=self.address,
+            boot=boot,
         )
         self.wire.target = (await self._process.enter_async_context(process)).address
 
@@ -132,12 +139,23 @@ class ShippedCluster:
     """One NameNode, some DataNodes, and what clients asked the NameNode for."""
 
     def __init__(
-        self, configs: Sequence[DataNodeConfig], folder: Path, config: NameNodeConfig = NAMENODE
+        self,
+        configs: Sequence[DataNodeConfig],
+        folder: Path,
+        config: NameNodeConfig,
+        page_blocks: int,
     ) -> None:
-        """`configs` are those of the DataNodes, `config` is that of the NameNode."""
+        """`configs` are those of the DataNodes, `config` is that of the NameNode, which shows
+        `page_blocks` blocks of a file in a page.
+        """
+        self._page_blocks = page_blocks
         self.calls = list[str]()
         """The names of the calls of clients at the NameNode; those that are carried out."""
         self._requests = list[tuple[str, bytes]]()
+        self.refusal: PaxosBlockError | None = None
+        """The answer of the NameNode to whatever it is asked; None: its own."""
+        self.changes = dict[Method[Any, Any], Callable[[Any], Any]]()
+        """By call: a function of its answer that returns the one that arrives."""
         self.answers_lost = set[str]()
         """Calls that are carried out, but whose answers do not arrive."""
         self.answering = dict[str, Callable[[], Awaitable[None]]]()
@@ -147,6 +165,7 @@ class ShippedCluster:
         self.address = ""
         self._configs, self._folder, self._config = configs, folder, config
         self._real = LISTEN
+        self._sealing: asyncio.Task[BlockView] | None = None
         self._namenode, self._all = AsyncExitStack(), AsyncExitStack()
         self._observer: AsyncClient
 
@@ -159,7 +178,12 @@ class ShippedCluster:
         self._loop = asyncio.get_running_loop()
         await self.start_namenode()
         proxy = CallsProxy(
-            self._real, call=self._heard, answer=self._arrives, request=self._requests.append
+            self._real,
+            call=self._heard,
+            answer=self._arrives,
+            request=self._requests.append,
+            change=self._changed,
+            refusal=lambda: self.refusal,
         )
         self.address, server = await _listening(proxy.serve)
         self._all.callback(server.close)
@@ -175,7 +199,11 @@ class ShippedCluster:
     async def start_namenode(self) -> None:
         """Serve; again on the same port when it ran before."""
         process = namenode.running(
-            self._config, listen=self._real, path=self._folder / "names", node_id="names"
+            self._config,
+            listen=self._real,
+            path=self._folder / "names",
+            node_id="names",
+            page_blocks=self._page_blocks,
         )
         self._real = (await self._namenode.enter_async_context(process)).address
 
@@ -185,6 +213,9 @@ class ShippedCluster:
 
     async def close(self) -> None:
         """End all."""
+        if self._sealing is not None:
+            self._sealing.cancel()
+            await asyncio.wait([self._sealing])
         await self._all.aclose()
         await self.stop_namenode()
 
@@ -211,6 +242,12 @@ class ShippedCluster:
             await self.answering[method]()
         return method not in self.answers_lost
 
+    def _changed(self, name: str, answer: bytes) -> bytes:
+        for method, change in self.changes.items():
+            if method.name == name:
+                return encode(change(msgpack_decoder(method.answer).decode(answer)))
+        return answer
+
     def asked(self, method: Method[Q, Any]) -> list[Q]:
         """The requests of clients of this kind, in their order."""
         name, decoder = method.name, msgpack_decoder(method.request)
@@ -218,8 +255,14 @@ class ShippedCluster:
 
     async def blocks(self, path: str) -> tuple[BlockView, ...]:
         """The blocks of a file, as the NameNode shows them."""
-        view: FileView = await self._observer._session.namenodes.call(GET_FILE, GetFile(path))
-        return view.blocks
+        found, place = list[BlockView](), 0
+        while True:
+            ask = self._observer._session.namenodes.call(GET_FILE, GetFile(path, place))
+            view: FileView = await ask
+            found += view.blocks
+            if view.next_place is None:
+                return tuple(found)
+            place = view.next_place
 
     async def records(self, path: str) -> list[BlockRecord]:
         """The records of a file's blocks."""
@@ -234,6 +277,30 @@ class ShippedCluster:
         """The DataNodes hear what they did not hear meanwhile."""
         for node in self.nodes:
             node.wire.namenode_may_speak.set()
+
+    async def decommission(self, node: ShippedDataNode) -> None:
+        """Ask a DataNode to leave for good."""
+        request = SetAdminState(node.name, AdminState.DECOMMISSIONED)
+        await self._observer._session.namenodes.call(SET_ADMIN_STATE, request)
+
+    async def has_replica(self, member: BlockMember, block: BlockId) -> bool:
+        """True if the DataNode of a member of a block, now or before, has a replica of it."""
+        with contextlib.suppress(PaxosBlockError):
+            await self._observer.blocks.datanode(member).state(block)
+            return True
+        return False
+
+    async def tell(self, node: ShippedDataNode, block: BlockId) -> None:
+        """Let one DataNode hear the NameNode again, and wait until its replica is finalized."""
+        node.wire.namenode_may_speak.set()
+        view = await self._observer.blocks.get(block)
+        (member,) = [each for each in view.members if each.storage == node.storage]
+
+        async def is_told() -> bool:
+            state = await self._observer.blocks.datanode(member).state(block)
+            return state.registers.state is ReplicaState.FINALIZED
+
+        await wait_until_async(is_told)
 
     async def begin_recovery(self, path: str) -> None:
         """Let the NameNode end the last block of a file (K2); its members hear of that later."""
@@ -250,6 +317,7 @@ class ShippedCluster:
 
     async def end_recovery(self) -> None:
         """Let the recovery that was begun come to its end."""
+        assert self._sealing is not None
         self.release_namenode()
         await self._sealing
 
@@ -289,6 +357,7 @@ async def shipped_cluster(
     count: int = 3,
     names: NameNodeConfig = NAMENODE,
     nodes: Sequence[DataNodeConfig] = (),
+    page_blocks: int = PAGE_BLOCKS,
     **settings: Any,
 ) -> AsyncIterator[tuple[ShippedCluster, AsyncClient]]:
     """A running cluster and a client of it; `settings` are fields of `ClientConfig`.
@@ -298,7 +367,7 @@ async def shipped_cluster(
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         here, *others = nodes or [DATANODE] * count
         configs = [replace(here, host=NEAR), *others]
-        cluster = ShippedCluster(configs, Path(folder), names)
+        cluster = ShippedCluster(configs, Path(folder), names, page_blocks)
         try:
             await cluster.start()
             config = replace(ClientConfig(retry_for_s=30.0, vote_timeout_s=30.0), **settings)

@@ -1,4 +1,4 @@
-"""Files of more blocks than one page of the NameNode's answer (against memory nodes)."""
+"""Files of more blocks than one page of the NameNode's answer (against the shipped nodes)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from msgspec.structs import replace
 
-from paxosblock.api.file_pages import FileView, GetFile
+from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.reading import file_blocks
@@ -20,7 +19,7 @@ from paxosblock.client.reading.file_blocks import all_extents
 from paxosblock.client.reading.length import Consistency, ReadableFile, whole_file
 from paxosblock.client.session.shared_session import SharedSession
 from paxosblock.errors import InvalidRequestError, NotFoundError, ProtocolError
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.shipped import ShippedCluster, shipped_cluster
 from tests.waiting import wait_until_async
 
 BLOCK_BYTES = KIB
@@ -29,10 +28,9 @@ DATA = os.urandom(40 * BLOCK_BYTES + 17)
 
 
 @asynccontextmanager
-async def stored(data: bytes = DATA) -> AsyncIterator[tuple[MemoryCluster, AsyncClient]]:
+async def stored(data: bytes = DATA) -> AsyncIterator[tuple[ShippedCluster, AsyncClient]]:
     """A cluster with a closed file /a of many blocks, three in a page."""
-    async with memory_cluster() as (cluster, fs):
-        cluster.page_blocks = PAGE
+    async with shipped_cluster(page_blocks=PAGE) as (cluster, fs):
         async with await fs.create("/a", chunk_size=KIB, block_size=BLOCK_BYTES) as out:
             await out.write(data)
         cluster.calls.clear()
@@ -43,7 +41,7 @@ async def look(session: SharedSession, path: str) -> ReadableFile:
     return await whole_file(session, path, Consistency.QUORUM)
 
 
-def pages_asked(cluster: MemoryCluster) -> int:
+def pages_asked(cluster: ShippedCluster) -> int:
     """Return how often the NameNode was asked for blocks of a file, since the last call of this."""
     count = cluster.calls.count("get_file")
     cluster.calls.clear()
@@ -106,8 +104,7 @@ async def test_locations_are_those_of_all_pages_or_of_the_range_that_is_asked_fo
 
 async def test_a_file_that_grows_is_read_as_it_was_when_it_was_opened() -> None:
     """Its last block is finalized with more bytes, others follow: of them a reader sees nothing."""
-    async with memory_cluster() as (cluster, fs):
-        cluster.page_blocks = PAGE
+    async with shipped_cluster(page_blocks=PAGE) as (_, fs):
         opened = 20 * BLOCK_BYTES + 300
         async with await fs.create("/a", chunk_size=100, block_size=BLOCK_BYTES) as out:
             await out.write(DATA[:opened])
@@ -129,29 +126,29 @@ async def test_a_file_that_grows_is_read_as_it_was_when_it_was_opened() -> None:
 
 
 async def test_what_is_decided_of_many_pages_is_served_while_the_last_block_is_not() -> None:
-    async with memory_cluster(retry_for_s=0.2) as (cluster, fs):
-        cluster.page_blocks = PAGE
+    async with shipped_cluster(page_blocks=PAGE, retry_for_s=0.2) as (cluster, fs):
         out = await fs.create("/a", chunk_size=KIB, block_size=BLOCK_BYTES)
         whole = 10 * BLOCK_BYTES
         await out.write(DATA[: whole + 10])
         await out.hflush()
         # The block is under recovery: no member can tell its length.
-        last = cluster.files["/a"].blocks[-1]
-        cluster.begin_recovery(last)
+        await cluster.begin_recovery("/a")
         async with await fs.open("/a") as file:
             assert file.undecided
             assert file.decided_size == whole
             assert await file.read(whole) == DATA[:whole]
-            cluster.end_recovery(last)
+            await cluster.end_recovery()
             assert await file.decide() == whole + 10
             assert await file.read() == DATA[whole : whole + 10]
         await out.abort()
 
 
 async def test_the_pages_of_a_file_that_was_replaced_are_not_those_of_the_new_one() -> None:
-    async with stored() as (_, fs), await fs.open("/a") as file:
-        async with await fs.create("/a", block_size=BLOCK_BYTES, overwrite=True) as out:
+    async with stored() as (cluster, fs), await fs.open("/a") as file:
+        async with await fs.create("/b", block_size=BLOCK_BYTES) as out:
             await out.write(bytes(len(DATA)))
+        cluster.hold_namenode()  # the replicas are there for a while yet
+        await fs.rename("/b", "/a", overwrite=True)
         assert await file.pread(0, BLOCK_BYTES) == DATA[:BLOCK_BYTES]
         with pytest.raises(NotFoundError):
             await file.pread(20 * BLOCK_BYTES, 10)
@@ -159,21 +156,14 @@ async def test_the_pages_of_a_file_that_was_replaced_are_not_those_of_the_new_on
 
 async def test_a_page_without_the_byte_that_was_asked_for_is_an_error() -> None:
     async with stored() as (cluster, fs), await fs.open("/a") as file:
-        honest = cluster.get_file
-
-        async def wrong(request: GetFile) -> FileView:
-            return await honest(replace(request, offset=0))
-
-        cluster.get_file = wrong  # type: ignore[method-assign]  # it lies
-        await cluster.stop_namenode()
-        await cluster.start_namenode()
+        first = await fs._session.namenodes.call(GET_FILE, GetFile("/a"))
+        cluster.changes[GET_FILE] = lambda _: first
         with pytest.raises(ProtocolError, match="no finalized block holds byte 20480"):
             await file.pread(20 * BLOCK_BYTES, 10)
 
 
 async def test_a_follower_gets_page_after_page_and_then_what_is_flushed() -> None:
-    async with memory_cluster() as (cluster, fs):
-        cluster.page_blocks = PAGE
+    async with shipped_cluster(page_blocks=PAGE) as (_, fs):
         heard = bytearray()
         async with await fs.create("/a", chunk_size=KIB, block_size=BLOCK_BYTES) as out:
             await out.write(DATA[: 30 * BLOCK_BYTES])

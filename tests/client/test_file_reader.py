@@ -1,8 +1,9 @@
-"""Files being read: lengths, positions, fail-over (the read path against memory nodes)."""
+"""Files being read: lengths, positions, fail-over (the read path against the shipped nodes)."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import os
 import sys
@@ -14,6 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import Run
+from paxosblock.api.file_pages import GET_FILE
+from paxosblock.api.namenode import REPORT_BAD_REPLICA
 from paxosblock.base.checksum import crc32c
 from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
@@ -32,7 +35,7 @@ from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.chunk_log import ChunkLog, entry
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkIndex, Generation
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.shipped import DATANODE, NEAR, ShippedCluster, shipped_cluster
 from tests.waiting import PATIENCE_S, wait_until_async
 
 DATA = os.urandom(100 * KIB + 17)
@@ -41,9 +44,9 @@ DATA = os.urandom(100 * KIB + 17)
 @asynccontextmanager
 async def stored(
     data: bytes = DATA, **settings: Any
-) -> AsyncIterator[tuple[MemoryCluster, AsyncClient]]:
-    """A cluster with a finalized file /a: blocks of 32 KiB, chunks of 4 KiB."""
-    async with memory_cluster(**settings) as (cluster, fs):
+) -> AsyncIterator[tuple[ShippedCluster, AsyncClient]]:
+    """A cluster with a finalized file /a: blocks of 32 KiB, chunks of 4 KiB; no replica is near."""
+    async with shipped_cluster(**{"host": "nowhere", **settings}) as (cluster, fs):
         async with await fs.create("/a", chunk_size=4 * KIB, block_size=32 * KIB) as out:
             await out.write(data)
         yield cluster, fs
@@ -132,32 +135,35 @@ async def test_seek_moves_like_in_any_python_file() -> None:
 async def test_a_small_read_does_not_fetch_the_whole_file() -> None:
     async with stored(chunk_size=4 * KIB) as (cluster, fs), await fs.open("/a") as file:
         assert await file.read(10) == DATA[:10]
-        assert sum(node.reads_served for node in cluster.nodes) == 1
+        assert sum(node.wire.runs for node in cluster.nodes) == 1
 
 
 async def test_a_datanode_that_answers_in_small_pieces_is_asked_again() -> None:
-    async with stored() as (cluster, fs):
-        for node in cluster.nodes:
-            node.faults.most_read_bytes = 1
+    nodes = [dataclasses.replace(DATANODE, max_read_bytes=1)] * 3
+    async with stored(nodes=nodes) as (cluster, fs):
         async with await fs.open("/a") as file:
             assert await file.read() == DATA
+        assert sum(node.wire.runs for node in cluster.nodes) == 26, "as many as there are chunks"
 
 
 async def test_a_flipped_bit_is_never_served_and_is_reported() -> None:
     async with stored() as (cluster, fs):
+        cluster.hold_namenode()  # the replicas on the disks are sound: none is replaced
         damaged = cluster.nodes[:2]
         for node in damaged:
-            node.faults.corrupt_reads = True
+            node.wire.faults.flips_reads = True
         for _ in range(4):
             async with await fs.open("/a") as file:
                 assert await file.read() == DATA
-        assert {report.storage for report in cluster.bad_replicas} == {n.storage for n in damaged}
+        told = {report.storage for report in cluster.asked(REPORT_BAD_REPLICA)}
+        assert told == {node.storage for node in damaged}
 
 
 async def test_a_block_without_a_sound_replica_is_an_error_and_no_data() -> None:
     async with stored() as (cluster, fs):
+        cluster.hold_namenode()  # the replicas on the disks are sound: none is replaced
         for node in cluster.nodes:
-            node.faults.corrupt_reads = True
+            node.wire.faults.flips_reads = True
         async with await fs.open("/a") as file:
             with pytest.raises(CorruptionError, match="checksum"):
                 await file.read()
@@ -165,7 +171,7 @@ async def test_a_block_without_a_sound_replica_is_an_error_and_no_data() -> None
 
 async def test_chunks_in_the_wrong_place_are_not_served() -> None:
     async with stored() as (cluster, fs):
-        cluster.nodes[0].faults.wrong_chunks = True
+        cluster.nodes[0].wire.faults.turns_reads = 4 * KIB
         for _ in range(4):
             async with await fs.open("/a") as file:
                 assert await file.read() == DATA
@@ -174,20 +180,20 @@ async def test_chunks_in_the_wrong_place_are_not_served() -> None:
 async def test_sound_chunks_of_another_size_than_announced_are_not_served() -> None:
     """Their place in the block is not sure: another replica's bytes take it."""
     async with stored() as (cluster, fs):
-        cluster.nodes[0].faults.short_chunks = True
+        cluster.nodes[0].wire.faults.shortens_reads = True
         for _ in range(4):
             async with await fs.open("/a") as file:
                 assert await file.read() == DATA
-        assert cluster.nodes[0].reads_served
+        assert cluster.nodes[0].wire.runs
 
 
 async def test_a_file_of_very_many_small_chunks_is_read_with_few_requests() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         async with await fs.create("/log", chunk_size=16) as out:
-            await out.write(DATA)
+            await out.write(DATA[: 32 * KIB])
         async with await fs.open("/log") as file:
-            assert await file.read() == DATA
-        assert sum(node.reads_served for node in cluster.nodes) <= 8
+            assert await file.read() == DATA[: 32 * KIB]
+        assert sum(node.wire.runs for node in cluster.nodes) <= 8
 
 
 ENTRY = ChunkLog().append(3, crc32c(b"abc")).append(2, crc32c(b"de")).to_bytes()
@@ -287,7 +293,7 @@ def test_a_part_of_the_first_chunk_is_taken_only_where_a_part_was_asked_for() ->
 async def test_one_living_replica_is_enough_to_read_a_finalized_file() -> None:
     async with stored() as (cluster, fs):
         for node in cluster.nodes[1:]:
-            await cluster.kill(node)
+            await node.kill()
         async with await fs.open("/a") as file:
             assert await file.read() == DATA
 
@@ -296,36 +302,39 @@ async def test_a_datanode_that_dies_in_mid_read_is_not_noticed() -> None:
     async with stored(prefetch_size=1) as (cluster, fs), await fs.open("/a") as file:
         begin = await file.read(10)
         for node in cluster.nodes[:2]:
-            await cluster.kill(node)
+            await node.kill()
         assert begin + await file.read() == DATA
 
 
+HERE = dataclasses.replace(DATANODE, host=NEAR)
+AWAY = dataclasses.replace(DATANODE, host="away", rack="/away")
+
+
 async def test_the_nearest_replica_is_read_as_long_as_nothing_speaks_against_it() -> None:
-    async with stored(host="here") as (cluster, fs):
+    nodes = HERE, dataclasses.replace(HERE, host="beside"), AWAY
+    async with stored(nodes=nodes, host=NEAR) as (cluster, fs):
         here, beside, far = cluster.nodes
-        cluster.distances = {("here", here.storage): 0, ("here", beside.storage): 2}
         async with await fs.open("/a") as file:
             assert await file.read() == DATA
-        assert here.reads_served
-        assert [node.reads_asked for node in (beside, far)] == [0, 0]
-        await cluster.kill(here)
+        assert here.wire.runs
+        assert [node.wire.asked["ReadBytes"] for node in (beside, far)] == [0, 0]
+        await here.kill()
         async with await fs.open("/a") as file:
             assert await file.read() == DATA
-        assert beside.reads_served
-        assert not far.reads_asked
-        await cluster.kill(beside)
+        assert beside.wire.runs
+        assert not far.wire.asked["ReadBytes"]
+        await beside.kill()
         async with await fs.open("/a") as file:
             assert await file.read() == DATA
 
 
 @asynccontextmanager
-async def two_near() -> AsyncIterator[tuple[MemoryCluster, AsyncFileReader]]:
+async def two_near() -> AsyncIterator[tuple[ShippedCluster, AsyncFileReader]]:
     """/a, of which two replicas are equally near, and the third is not."""
-    async with stored(host="here") as (cluster, fs):
-        cluster.distances = {("here", node.storage): 2 for node in cluster.nodes[:2]}
+    async with stored(nodes=(HERE, HERE, AWAY), host=NEAR) as (cluster, fs):
         async with await fs.open("/a") as file:
             yield cluster, file
-        assert not cluster.nodes[2].reads_asked
+        assert not cluster.nodes[2].wire.asked["ReadBytes"]
 
 
 async def a_kib(file: AsyncFileReader, place: int) -> None:
@@ -335,14 +344,14 @@ async def a_kib(file: AsyncFileReader, place: int) -> None:
 async def test_replicas_that_are_equally_near_share_the_reads_that_run_side_by_side() -> None:
     async with two_near() as (cluster, file):
         await asyncio.gather(*(a_kib(file, place) for place in range(0, 16 * KIB, KIB)))
-        assert [node.reads_served for node in cluster.nodes] == [8, 8, 0]
+        assert [node.wire.runs for node in cluster.nodes] == [8, 8, 0]
 
 
 async def test_reads_one_after_the_other_go_to_the_replica_that_has_checked_the_chunk() -> None:
     async with two_near() as (cluster, file):
         for place in range(0, 16 * KIB, KIB):  # of one block
             await a_kib(file, place)
-        assert sorted(node.reads_served for node in cluster.nodes) == [0, 0, 16]
+        assert sorted(node.wire.runs for node in cluster.nodes) == [0, 0, 16]
 
 
 async def test_readers_of_a_file_begin_with_different_replicas() -> None:
@@ -350,24 +359,23 @@ async def test_readers_of_a_file_begin_with_different_replicas() -> None:
         async with AsyncExitStack() as files:
             for _ in range(64):
                 await a_kib(await files.enter_async_context(await fs.open("/a")), 0)
-        assert min(node.reads_served for node in cluster.nodes) > 0
+        assert min(node.wire.runs for node in cluster.nodes) > 0
 
 
 async def test_a_file_that_is_followed_is_read_from_the_nearest_replica() -> None:
-    async with stored(host="here") as (cluster, fs):
-        near, *others = cluster.nodes
-        cluster.distances = {("here", near.storage): 0}
+    async with stored(host=NEAR) as (cluster, fs):
+        _, *others = cluster.nodes
         followed = bytearray()
         async for data in fs.follow("/a"):
             followed += data
         assert followed == DATA
-        assert not any(node.reads_asked for node in others)
+        assert not any(node.wire.asked["ReadBytes"] for node in others)
 
 
 async def test_a_silent_datanode_is_left_for_another_one() -> None:
     async with stored(rpc_timeout_s=0.2) as (cluster, fs):
         for node in cluster.nodes[:2]:
-            node.faults.silent_reads = True
+            node.wire.faults.ignores_reads = True
         async with await fs.open("/a") as file:
             assert await file.read() == DATA
 
@@ -375,7 +383,7 @@ async def test_a_silent_datanode_is_left_for_another_one() -> None:
 async def test_no_replica_at_all_is_an_error_that_can_be_tried_again() -> None:
     async with stored(retry_for_s=1.0) as (cluster, fs), await fs.open("/a") as file:
         for node in cluster.nodes:
-            await cluster.kill(node)
+            await node.kill()
         with pytest.raises(UnavailableError, match="no replica"):
             await file.read()
         await cluster.nodes[0].start()
@@ -384,7 +392,7 @@ async def test_no_replica_at_all_is_an_error_that_can_be_tried_again() -> None:
 
 async def test_an_open_file_has_everything_that_was_flushed_before_it_was_opened() -> None:
     async with (
-        memory_cluster() as (_, fs),
+        shipped_cluster() as (_, fs),
         await fs.create("/a", chunk_size=10, block_size=40) as out,
     ):
         for length in (0, 1, 7, 40, 41, 95):
@@ -397,7 +405,7 @@ async def test_an_open_file_has_everything_that_was_flushed_before_it_was_opened
 
 @pytest.mark.parametrize("consistency", ["quorum", "all"])
 async def test_both_ways_to_read_the_length_find_what_was_flushed(consistency: str) -> None:
-    async with memory_cluster() as (_, fs), await fs.create("/a", durability="memory") as out:
+    async with shipped_cluster() as (_, fs), await fs.create("/a", durability="memory") as out:
         await out.write(b"hello")
         await out.hflush()
         async with await fs.open("/a", consistency=consistency) as file:
@@ -405,33 +413,42 @@ async def test_both_ways_to_read_the_length_find_what_was_flushed(consistency: s
 
 
 async def test_one_dead_datanode_does_not_stop_a_quorum_read() -> None:
-    async with memory_cluster() as (cluster, fs), await fs.create("/a") as out:
+    async with shipped_cluster() as (cluster, fs), await fs.create("/a") as out:
         await out.write(b"hello")
         await out.hflush()
-        await cluster.kill(cluster.nodes[0])
+        await cluster.nodes[0].kill()
         async with await fs.open("/a") as file:
             assert await file.read() == b"hello"
 
 
+async def left_open(cluster: ShippedCluster, data: bytes, **sizes: Any) -> AsyncFileWriter:
+    """The writer of /a is gone: it would end the block that loses a member."""
+    async with AsyncClient([cluster.address]) as writer:
+        out = await writer.create("/a", **sizes)
+        await out.write(data)
+        await out.hflush()
+    return out
+
+
 async def test_restarts_of_all_datanodes_under_an_idle_writer_do_not_stop_readers() -> None:
     """R2: a restarted replica that is not weak has all its votes."""
-    async with memory_cluster(retry_for_s=1.0) as (cluster, fs), await fs.create("/a") as out:
-        await out.write(b"hello")
-        await out.hflush()
+    async with shipped_cluster(retry_for_s=1.0) as (cluster, fs):
+        out = await left_open(cluster, b"hello")
         for node in cluster.nodes:
-            node.restart()
+            await node.kill()
+            await node.start()
             async with await fs.open("/a") as file:
                 assert (file.undecided, await file.read()) == ("", b"hello")
+        await out.abort()
 
 
 async def test_a_replica_that_may_have_lost_votes_is_not_counted() -> None:
     """R2: what it lacks was acknowledged."""
-    async with memory_cluster(retry_for_s=1.0) as (cluster, fs):
-        out = await fs.create("/a", durability="memory")
-        await out.write(b"hello")
-        await out.hflush()
+    async with shipped_cluster(retry_for_s=1.0) as (cluster, fs):
+        out = await left_open(cluster, b"hello", durability="memory")
         for node in cluster.nodes[:2]:
-            node.restart(power_cut=True)
+            await node.kill()
+            await node.start(boot="after a power cut")
         async with await fs.open("/a") as file:
             assert file.undecided
         await fs.take_over("/a")
@@ -442,39 +459,38 @@ async def test_a_replica_that_may_have_lost_votes_is_not_counted() -> None:
 
 async def test_what_a_reader_has_seen_survives_that_all_machines_lose_power() -> None:
     """R2 asks in memory mode that what it counts is synced first."""
-    async with memory_cluster() as (cluster, fs):
-        out = await fs.create("/a", durability="memory")
-        await out.write(b"hello")
-        await out.hflush()
+    async with shipped_cluster() as (cluster, fs):
+        out = await left_open(cluster, b"hello", durability="memory")
         async with await fs.open("/a") as file:
             seen = await file.read()
+        assert sum(node.wire.asked["Read and sync"] for node in cluster.nodes) >= 2
         for node in cluster.nodes:
-            node.restart(power_cut=True)
+            await node.kill()
+            await node.start(boot="after a power cut")
         await fs.take_over("/a")
-        assert cluster.content("/a") == seen == b"hello"
+        assert await cluster.content("/a") == seen == b"hello"
         await out.abort()
 
 
 async def test_a_quorum_read_waits_for_a_majority_to_reach_the_longest() -> None:
     """R2: one replica is ahead; what it alone has is not read until another one has it."""
-    async with memory_cluster() as (cluster, fs), await fs.create("/a", chunk_size=5) as out:
+    async with shipped_cluster() as (cluster, fs), await fs.create("/a", chunk_size=5) as out:
         await out.write(b"hello")
         await out.hflush()
         for node in cluster.nodes[1:]:
-            node.votes_may_go.clear()
-        await cluster.kill(cluster.nodes[2])
+            node.wire.votes_may_go.clear()
+        await cluster.nodes[2].kill()
         # chunk 1 gets to nodes 0 and 1 only; the writer is not told.
         writing = asyncio.create_task(out.write(b"world"))
-        block = cluster.files["/a"].blocks[0]
-        await wait_until_async(lambda: len(cluster.nodes[0].frames[block]) == 2)
+        await wait_until_async(lambda: cluster.nodes[0].wire.votes == 2)
         async with await fs.open("/a") as file:
             assert await file.read() == b"helloworld"
-        cluster.nodes[1].votes_may_go.set()
+        cluster.nodes[1].wire.votes_may_go.set()
         await writing
 
 
 async def test_an_unknown_path_is_not_found() -> None:
-    async with memory_cluster() as (_, fs):
+    async with shipped_cluster() as (_, fs):
         with pytest.raises(NotFoundError):
             await fs.open("/nothing")
         with pytest.raises(InvalidRequestError, match="'quorum' or 'all'"):
@@ -492,29 +508,20 @@ async def test_a_closed_reader_reads_nothing() -> None:
 async def test_closing_the_client_ends_what_is_being_fetched() -> None:
     async with stored() as (cluster, fs):
         for node in cluster.nodes:
-            node.faults.silent_reads = True
+            node.wire.faults.ignores_reads = True
         file = await fs.open("/a")
         reading = asyncio.create_task(file.read())
-        await wait_until_async(lambda: any(node.reads_asked for node in cluster.nodes))
+        await wait_until_async(lambda: any(node.wire.asked["ReadBytes"] for node in cluster.nodes))
         await fs.close()
         with pytest.raises(InvalidRequestError, match="client is closed"):
             await asyncio.wait_for(reading, 5)
 
 
-async def left_open(cluster: MemoryCluster, data: bytes, **sizes: Any) -> AsyncFileWriter:
-    """The writer of /a is gone: it would end the block that loses a member."""
-    async with AsyncClient([cluster.address]) as writer:
-        out = await writer.create("/a", **sizes)
-        await out.write(data)
-        await out.hflush()
-    return out
-
-
 async def test_the_read_of_the_seed_needs_every_replica() -> None:
     """R1."""
-    async with memory_cluster(retry_for_s=1.0) as (cluster, fs):
+    async with shipped_cluster(retry_for_s=1.0) as (cluster, fs):
         out = await left_open(cluster, b"hello")
-        await cluster.kill(cluster.nodes[0])
+        await cluster.nodes[0].kill()
         async with await fs.open("/a", consistency="all") as file:
             with pytest.raises(UnavailableError, match="too few of its replicas"):
                 await file.read()
@@ -522,17 +529,16 @@ async def test_the_read_of_the_seed_needs_every_replica() -> None:
 
 
 async def test_a_block_under_recovery_is_waited_for_and_then_read_as_decided() -> None:
-    async with memory_cluster() as (cluster, fs):
+    async with shipped_cluster() as (cluster, fs):
         out = await fs.create("/a")
         await out.write(b"hello")
         await out.hflush()
-        block = cluster.files["/a"].blocks[0]
-        cluster.begin_recovery(block)
+        await cluster.begin_recovery("/a")
         opening = asyncio.create_task(fs.open("/a"))
         looks = cluster.calls.count("get_file")
         await wait_until_async(lambda: cluster.calls.count("get_file") > looks + 1)
         assert not opening.done()
-        cluster.end_recovery(block)
+        await cluster.end_recovery()
         async with await opening as file:
             assert await file.read() == b"hello"
         await out.abort()
@@ -540,26 +546,27 @@ async def test_a_block_under_recovery_is_waited_for_and_then_read_as_decided() -
 
 async def test_a_finalized_block_whose_members_were_not_told_yet_is_read() -> None:
     """R-fin of a committed block: any strong member with enough chunks."""
-    async with memory_cluster() as (cluster, fs):
-        cluster.tell_members = False
+    async with shipped_cluster() as (cluster, fs):
+        told, *others = cluster.nodes
+        for node in others:
+            node.wire.namenode_may_speak.clear()
         async with await fs.create("/a") as out:
             await out.write(b"hello")
+        await told.kill()
         async with await fs.open("/a") as file:
             assert await file.read() == b"hello"
 
 
 @asynccontextmanager
-async def undecided(**settings: Any) -> AsyncIterator[tuple[MemoryCluster, AsyncClient, bytes]]:
+async def undecided(**settings: Any) -> AsyncIterator[tuple[ShippedCluster, AsyncClient, bytes]]:
     """/a has three finalized blocks of 40 bytes; the last one, 15 bytes, is under recovery."""
-    async with memory_cluster(retry_for_s=1.0, **settings) as (cluster, fs):
+    async with shipped_cluster(retry_for_s=1.0, **settings) as (cluster, fs):
         out = await fs.create("/a", chunk_size=10, block_size=40)
         await out.write(DATA[:135])
         await out.hflush()
-        last = cluster.files["/a"].blocks[-1]
-        cluster.begin_recovery(last)
+        await cluster.begin_recovery("/a")
         yield cluster, fs, DATA[:120]
-        if not cluster.records[last].finalized:
-            cluster.end_recovery(last)
+        await cluster.end_recovery()
         await out.abort()
 
 
@@ -617,7 +624,7 @@ async def test_a_reader_goes_on_when_the_length_is_decided() -> None:
         more = asyncio.create_task(file.read(100))
         looks = cluster.calls.count("get_file")
         await wait_until_async(lambda: cluster.calls.count("get_file") > looks)
-        cluster.end_recovery(cluster.files["/a"].blocks[-1])
+        await cluster.end_recovery()
         assert await more == DATA[120:135]
         assert (file.size, file.undecided, await file.decide()) == (135, "", 135)
         assert await file.read(1) == b""
@@ -627,28 +634,26 @@ async def test_a_reader_goes_on_when_the_length_is_decided() -> None:
 async def test_a_reader_does_not_go_on_in_a_file_that_lost_what_was_decided() -> None:
     """I10."""
     async with undecided() as (cluster, fs, _), await fs.open("/a") as file:
-        blocks = cluster.files["/a"].blocks
-        cluster.end_recovery(blocks[-1])
-        del blocks[1]
+        await cluster.end_recovery()
+        cluster.changes[GET_FILE] = lambda view: replace(view, blocks=view.blocks[:2])
         with pytest.raises(TruncatedError, match="no longer has the 120 bytes that were read"):
             await file.decide()
 
 
 async def test_a_reader_does_not_go_on_in_another_file_of_that_name() -> None:
-    async with undecided() as (cluster, fs, _), await fs.open("/a") as file:
-        old = cluster.files.pop("/a")
-        async with await fs.create("/a") as out:
-            await out.write(DATA)
+    async with undecided() as (_, fs, _), await fs.open("/a") as file:
+        await fs.rename("/a", "/b")
+        async with await fs.create("/a"):
+            pass
         with pytest.raises(NotFoundError, match="replaced"):
             await file.decide()
-        cluster.files["/a"] = old
 
 
 async def test_what_is_finalized_is_served_while_too_few_members_of_the_last_block_live() -> None:
-    async with memory_cluster(retry_for_s=1.0) as (cluster, fs):
+    async with shipped_cluster(retry_for_s=1.0) as (cluster, fs):
         out = await left_open(cluster, DATA[:95], chunk_size=10, block_size=40)
         for node in cluster.nodes[1:]:
-            await cluster.kill(node)
+            await node.kill()
         async with await fs.open("/a") as file:
             assert "too few of its replicas answer" in file.undecided
             assert await file.read(100) == DATA[:80]
@@ -656,6 +661,5 @@ async def test_what_is_finalized_is_served_while_too_few_members_of_the_last_blo
                 await file.read(100)
             for node in cluster.nodes[1:]:
                 await node.start()
-            cluster.dead.clear()
             assert await file.read(100) == DATA[80:95]
         await out.abort()

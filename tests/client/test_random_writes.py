@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
@@ -18,18 +19,18 @@ from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.writing.file_writer import AsyncFileWriter
 from paxosblock.errors import FencedError
 from paxosblock.protocol.types import Reason
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
-from tests.client.memory_node import MemoryDataNode
+from tests.client.shipped import NAMENODE, ShippedCluster, ShippedDataNode, shipped_cluster
 from tests.waiting import wait_until_async
 
 ANSWERS = ("add_block", "finalize_block", "seal_block", "rebuild_block")
 REFUSALS = (Reason.GAP, Reason.NO_SPACE, Reason.FENCED)
 FAULTS = ("cut", "lose", "refuse", "refuse create", "slow", "hang", "kill", "silent")
-SETTINGS: Final = {
+SETTINGS: Final[dict[str, Any]] = {
     "retry_for_s": 60.0,
     "vote_timeout_s": 0.3,
     "hung_after_s": 0.2,
     "lease_interval_s": 0.02,
+    "names": replace(NAMENODE, recovery_timeout_s=0.5),
 }
 
 
@@ -37,7 +38,7 @@ class Life:
     """A file, what was given to its writer so far, and how much of it was acknowledged."""
 
     def __init__(
-        self, seed: int, cluster: MemoryCluster, fs: AsyncClient, on_failure: str = "seal"
+        self, seed: int, cluster: ShippedCluster, fs: AsyncClient, on_failure: str = "seal"
     ) -> None:
         self.on_failure = on_failure
         self.dice = random.Random(seed)
@@ -45,7 +46,7 @@ class Life:
         self.fs = fs
         self.given = bytearray()
         self.acknowledged = 0
-        self.down: list[MemoryDataNode] = []
+        self.down: list[ShippedDataNode] = []
 
     async def run(self) -> None:
         chunk_size = self.dice.choice((1, 7, 64))
@@ -73,35 +74,33 @@ class Life:
         node = self.dice.choice(self.cluster.nodes)
         match self.dice.choice((*FAULTS, *6 * ["heal"])):
             case "cut":
-                node.cut()
+                node.wire.cut()
             case "lose":
                 self.cluster.answers_lost.add(self.dice.choice(ANSWERS))
             case "refuse":
                 for other in self.dice.sample(self.cluster.nodes, self.dice.randrange(1, 4)):
-                    other.faults.refuse_writes = self.dice.choice(REFUSALS)
+                    other.wire.faults.refuses_chunks = self.dice.choice(REFUSALS)
             case "refuse create":
-                node.faults.refuse_create = True
+                node.wire.faults.refuses_replicas = True
             case "slow":
-                node.votes_may_go.clear()
+                node.wire.votes_may_go.clear()
             case "hang":
-                node.hang()
+                node.wire.hang()
             case "kill" if not self.down:
                 self.down.append(node)
-                await self.cluster.kill(node)
+                await node.kill()
             case "silent":
-                self.cluster.silent.add(node.storage)
+                node.silent = True
             case _:
                 await self.heal()
 
     async def heal(self) -> None:
         while self.down:
-            await self.cluster.revive(self.down.pop())
-        self.cluster.silent.clear()
+            await self.down.pop().start()
         self.cluster.answers_lost.clear()
         for node in self.cluster.nodes:
-            node.faults.refuse_writes = None
-            node.faults.refuse_create = False
-            node.votes_may_go.set()
+            node.silent = False
+            node.wire.heal()
 
     async def nothing_is_asked(self) -> None:
         """Nothing fails any more, and no caller uses the writer: its own work comes to an end."""
@@ -135,22 +134,22 @@ class Life:
 async def test_a_file_ends_as_what_was_written_whatever_failed_on_the_way(
     seed: int, on_failure: str
 ) -> None:
-    async with memory_cluster(4, **SETTINGS) as (cluster, fs):
+    async with shipped_cluster(4, **SETTINGS) as (cluster, fs):
         life = Life(seed, cluster, fs, on_failure)
         await life.run()
         await life.heal()
         await life.out.close()
-        assert cluster.content("/a") == life.given
+        assert await cluster.content("/a") == life.given
 
 
 @pytest.mark.parametrize("seed", range(100, 104))
 async def test_a_file_that_is_taken_over_keeps_all_that_was_acknowledged(seed: int) -> None:
-    async with memory_cluster(4, **SETTINGS) as (cluster, fs):
+    async with shipped_cluster(4, **SETTINGS) as (cluster, fs):
         life = Life(seed, cluster, fs)
         await life.run()
         await life.heal()
         assert await fs.take_over("/a") >= life.out.acknowledged
-        kept = cluster.content("/a")
+        kept = await cluster.content("/a")
         assert kept == life.given[: len(kept)]
         with pytest.raises(FencedError):
             await life.out.write(bytes(1000))

@@ -23,7 +23,7 @@ from paxosblock.api.datanode import (
 from paxosblock.errors import NotReadyError
 from paxosblock.net.port.upgrade import STREAM
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header, MessageTable, encode_error
-from paxosblock.protocol.messages import Create, Nack, Vote
+from paxosblock.protocol.messages import Create, Nack, Read, Vote
 from paxosblock.protocol.types import (
     NO_GENERATION,
     BlockId,
@@ -63,8 +63,6 @@ class Faults:
     sound chunks of the block in another order."""
     shortens_reads: bool = False
     """Each run of chunks that is read lacks its last byte."""
-    reads_one_byte: bool = False
-    """Each read asks for one byte only, and gets one chunk."""
     ignores_reads: bool = False
     """No read of bytes is answered."""
     disk_stands_s: float = 0.0
@@ -95,6 +93,8 @@ class Wire:
     """Calls in streams, by their types; an envelope counts as what is in it."""
     batches: list[str] = field(default_factory=list)
     """The calls that make replicas, in their order."""
+    votes: int = 0
+    """Votes and refusals to vote that it said, be they kept back or not."""
     runs: int = 0
     """Runs of chunks that it gave to readers."""
     answers: int = 0
@@ -102,10 +102,12 @@ class Wire:
     _connections: dict[asyncio.Task[None], asyncio.Event] = field(default_factory=dict)
 
     def heal(self) -> None:
-        """End all faults, and let all go that waits."""
+        """End all faults, and let all go that waits, also on connections that hung."""
         self.faults = Faults()
         self.votes_may_go.set()
         self.namenode_may_speak.set()
+        for going in self._connections.values():
+            going.set()
 
     def cut(self) -> None:
         """Cut every connection."""
@@ -197,8 +199,8 @@ class _Stream:
                 if faults.refuses_replicas:
                     self._back.write(_frame(FrameKind.ERROR, NO_ROOM, header))
                     return b""
-            case Envelope():
-                pass
+            case Envelope(message=Read(sync=True)):
+                wire.asked["Read and sync"] += 1
             case CreateAndWrite():
                 wire.batches.append("CreateAndWrite")
                 return b"" if self._refused(header, (call,), alone=True) else frame
@@ -209,9 +211,6 @@ class _Stream:
                 wire.asked["ReadBytes"] += 1
                 if faults.ignores_reads:
                     return b""
-                if faults.reads_one_byte:
-                    one = msgspec.structs.replace(call, size_bytes=1)
-                    return _frame(FrameKind.CALL, _CALLS.encode(one), header)
                 return frame
         wire.asked[type(call.message if isinstance(call, Envelope) else call).__name__] += 1
         return frame
@@ -268,6 +267,7 @@ class _Stream:
 
     def _say_vote(self, vote: bytes) -> None:
         """Say a vote, at once where it may go: the stream may end right behind it."""
+        self._wire.votes += 1
         self._votes.append(vote)
         self._say_votes()
         self._come.set()
