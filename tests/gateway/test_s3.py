@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 
 from paxosblock import Client, LocalCluster
 from paxosblock.api.namenode import Kind
-from paxosblock.gateway.s3.object_facts import ObjectFacts, encoded, facts_of_headers
+from paxosblock.gateway.s3.object_facts import ObjectFacts, encoded, facts_of_headers, xml_time
 from paxosblock.gateway.s3.s3_call import words_of
 from paxosblock.host.user import current_user
 from tests.gateway.gateways import S3, RunningGateway, content, put, quiet_gateway_of
@@ -241,6 +241,10 @@ def test_links_are_signed_in_both_ways(s3_gateway: RunningGateway, s3: Any, buck
         target = link.removeprefix(s3_gateway.s3_url)
         assert error_code(send(s3_gateway.s3_url, "DELETE", target)) == "SignatureDoesNotMatch"
     assert keys(s3, bucket) == ["a b+ü"]
+
+
+def test_a_time_is_written_with_its_milliseconds() -> None:
+    assert xml_time(1.001) == "1970-01-01T00:00:01.001Z"  # 1.001 * 1000 is less than 1001
 
 
 # -- deletes ---------------------------------------------------------------------------------------

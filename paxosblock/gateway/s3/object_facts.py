@@ -131,9 +131,7 @@ def http_time(seconds: float) -> str:
 
 def xml_time(seconds: float) -> str:
     """Return a time, in seconds since 1970, as documents have it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + (
-        f"{int(seconds * 1000) % 1000:03d}Z"
-    )
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def owner(status: FileStatus) -> Field:

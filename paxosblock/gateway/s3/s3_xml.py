@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
+
+import msgspec
 
 NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 XML: Final = "application/xml"
 HEAD: Final = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0d\x0e-\x1f\x7f\ufffe\uffff]")
+_NOT_PLAIN: Final = re.compile(rf"[&<>]|{_CONTROL.pattern}")
 _DECLARES: Final = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """An element: a name, and text or further elements."""
 
     name: str
@@ -48,6 +49,8 @@ def _inside(content: str | int | bool | Sequence[Field]) -> str:
         case int():
             return str(content)
         case str():
+            if not _NOT_PLAIN.search(content):
+                return content
             # XML has no such signs. S3 writes them so, and tells programs to ask for
             # encoding-type=url where names may have some.
             return _CONTROL.sub(lambda found: f"&#x{ord(found[0]):x};", escape(content))
