@@ -198,6 +198,7 @@ class NameNode:
             self.background.repeat("block keys", self.signer.turn, self.signer.turn_s)
         await self.take_admin_states()
         await self.registrar.begin()
+        self.finalizer.begin()
         self.datanodes.ask_for_reports()
         self.safe_mode.begin()
         await self._look_at_reports()

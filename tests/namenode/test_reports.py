@@ -86,7 +86,7 @@ async def test_a_page_says_nothing_of_blocks_outside_its_range(case: Case) -> No
 async def test_what_a_storage_has_answered_is_judged_once_without_the_catalog(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second report of it, or one of another length, is judged by the catalog."""
+    """A second report of it, one of another length and a full one are judged by the catalog."""
     scene, records = case
     catalog, asked = scene.node.catalog, list[int]()
     entries_of = catalog.block_entries
@@ -106,6 +106,11 @@ async def test_what_a_storage_has_answered_is_judged_once_without_the_catalog(
     replicas[one.block] = msgspec.structs.replace(longer, log=one.log.append(7, 7))
     await scene.report("s2", full=False)
     assert (asked[1:], scene.node.alarms.counts["I7"]) == ([1], 1)
+    await scene.report("s3")
+    assert asked[2:] == [len(records)]
+    scene.node.finalizer.begin()
+    await scene.report("s3", full=False)
+    assert asked[3:] == [len(records)], "what was answered in an earlier term counts no more"
 
 
 async def test_the_last_page_of_a_report_ends_what_is_asked_for(case: Case) -> None:

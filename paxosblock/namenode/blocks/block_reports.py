@@ -120,8 +120,11 @@ class Reports:
         reported = self._datanodes.reported(report.storage)
         judging = self._judges()
         take = self._take_slice if judging else self._note_slice
-        for start in range(0, len(report.replicas), SLICE):
-            await take(report.replicas[start : start + SLICE])
+        replicas = report.replicas
+        if judging and report.covers is None:  # a full report looks at what changed elsewhere, too
+            replicas = tuple(each for each in replicas if not self._was_answered(each))
+        for start in range(0, len(replicas), SLICE):
+            await take(replicas[start : start + SLICE])
             await asyncio.sleep(0)
         for block in report.deleted:
             self._replicas.forget(block, report.storage)
@@ -167,11 +170,10 @@ class Reports:
             )
 
     async def _take_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
-        news = [summary for summary in summaries if not self._was_answered(summary)]
-        if not news:
-            return
-        entries = await self._catalog.block_entries(tuple(each.state.block for each in news))
-        for summary, entry in zip(news, entries, strict=True):
+        entries = await self._catalog.block_entries(
+            tuple(summary.state.block for summary in summaries)
+        )
+        for summary, entry in zip(summaries, entries, strict=True):
             self._take_one(summary, entry)
 
     def _was_answered(self, summary: ReplicaSummary) -> bool:

@@ -158,6 +158,10 @@ class Finalizer:
         if record.finalized:
             self.tell(record, storage)
 
+    def begin(self) -> None:
+        """Begin to lead: other NameNodes may have decided more since this one led."""
+        self._answered.clear()
+
     def answered(self, block: BlockId, storage: StorageId) -> BlockRecord | None:
         """Return the record that a member said it finalized, once: a report of just that says
         nothing new. None: it said no such thing, or was told another one since."""
