@@ -14,7 +14,6 @@ import pytest
 from paxosblock.api.file_pages import GET_FILE, GetFile
 from paxosblock.base.units import KIB
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.reading import file_blocks
 from paxosblock.client.reading.file_blocks import all_extents
 from paxosblock.client.reading.length import Consistency, ReadableFile, whole_file
 from paxosblock.client.session.shared_session import SharedSession
@@ -69,10 +68,7 @@ async def test_the_end_of_a_file_of_many_pages_takes_one_page_more() -> None:
         assert pages_asked(cluster) == 1
 
 
-async def test_random_places_are_read_and_few_pages_are_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(file_blocks, "PAGES_KEPT", 2)
+async def test_random_places_are_read_and_few_pages_are_kept() -> None:
     rng = random.Random(7)
     async with stored() as (cluster, fs), await fs.open("/a") as file:
         for _ in range(60):

@@ -18,7 +18,6 @@ from paxosblock.namenode.blocks.acceptors import Question as Message
 from paxosblock.namenode.blocks.queues import (
     ASKED_TOGETHER,
     CALLS_AT_ONCE,
-    PAUSES_S,
     STARTED_AT_ONCE,
     QueuedQuestion,
     Queues,
@@ -27,6 +26,7 @@ from paxosblock.protocol.messages import Delete, Deleted
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 from tests.waiting import wait_until_async
 
+PAUSES_S = (0.001,) * 7
 DEAD, ALIVE, OTHER = map(StorageId, ("dead", "alive", "other"))
 
 
@@ -35,7 +35,7 @@ class Asking:
 
     def __init__(self) -> None:
         self.background = Background()
-        self.queues = Queues(self.background, self)
+        self.queues = Queues(self.background, self, pauses_s=PAUSES_S)
         self.turn = 0
         self.turns = Counter[tuple[int, StorageId]]()
         self.calls = Counter[StorageId]()
@@ -203,9 +203,8 @@ async def test_a_storage_that_hangs_holds_up_itself_only(
 
 
 async def test_a_storage_that_cannot_be_reached_is_not_tried_with_each_question(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch
+    asking: Asking,
 ) -> None:
-    monkeypatch.setattr(module, "PAUSES_S", (0.001,) * len(PAUSES_S))
     asking.add(DEAD, 4096)
     asking.add(ALIVE, 100)
     await asking.all_ended()
@@ -218,20 +217,14 @@ async def test_a_storage_that_cannot_be_reached_is_not_tried_with_each_question(
     assert asking.asked[DEAD] == before + 50
 
 
-async def test_a_storage_that_comes_back_is_asked_everything(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "PAUSES_S", (0.001,) * len(PAUSES_S))
+async def test_a_storage_that_comes_back_is_asked_everything(asking: Asking) -> None:
     asking.failures_left = 3
     asking.add(DEAD, 200)
     await asking.all_ended()
     assert asking.heard[Deleted] == 200
 
 
-async def test_a_question_is_asked_again_for_a_while(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "PAUSES_S", (0.001,) * len(PAUSES_S))
+async def test_a_question_is_asked_again_for_a_while(asking: Asking) -> None:
     asking.done = False
     asking.add(ALIVE, 40)
     await asking.all_ended()

@@ -55,6 +55,8 @@ class QueuedQuestion:
 class _Queue:
     """The questions to one storage; those that wait are in the order in which they are due."""
 
+    pauses_s: Sequence[float]
+    """As in `Queues`."""
     waiting: list[tuple[float, int, QueuedQuestion]] = field(default_factory=list)
     under_way: int = 0
     """Calls."""
@@ -72,7 +74,7 @@ class _Queue:
             return float("inf")
         due_s, _, first = self.waiting[0]
         if self.failures:
-            return max(due_s, self.failed_s + PAUSES_S[self.failures - 1])
+            return max(due_s, self.failed_s + self.pauses_s[self.failures - 1])
         waits = self.latest is not None and not first.alone
         return max(due_s, self.asked_s + GATHER_S) if waits else due_s
 
@@ -95,15 +97,23 @@ class _Queue:
         if asked_s >= self.failed_s:  # otherwise it was on its way when the failure was noted
             self.failures += 1
             self.failed_s = now_s
-        return self.failures > len(PAUSES_S)
+        return self.failures > len(self.pauses_s)
 
 
 class Queues:
     """The questions to all storages."""
 
-    def __init__(self, background: Background, acceptors: Acceptors) -> None:
-        """Ask `acceptors` in tasks of `background`."""
-        self._background = background
+    def __init__(
+        self,
+        background: Background,
+        acceptors: Acceptors,
+        *,
+        pauses_s: Sequence[float] = PAUSES_S,
+    ) -> None:
+        """Ask `acceptors` in tasks of `background`; after each of `pauses_s` once more where there
+        is no answer.
+        """
+        self._background, self._pauses_s = background, pauses_s
         self._acceptors = acceptors
         self._queues: dict[StorageId, _Queue] = {}
         """The storages that have questions, the one that was asked longest ago first."""
@@ -119,7 +129,7 @@ class Queues:
     def add(self, storage: StorageId, question: QueuedQuestion, pause_s: float = 0.0) -> None:
         """Put a question to `storage` when its turn comes, after `pause_s` seconds."""
         self._count += 1
-        self._put(self._queues.setdefault(storage, _Queue()), question, pause_s)
+        self._put(self._queues.setdefault(storage, _Queue(self._pauses_s)), question, pause_s)
         if self._asking is None or self._asking.done():
             self._asking = self._background.start(self._ask_all(), "questions to storages")
 
@@ -167,7 +177,7 @@ class Queues:
             if due:
                 answers = await self._answers(storage, tuple(due.values()), alone=alone)
                 queue.failures = 0
-                again = _asked_again(dict(zip(due, answers, strict=True)))
+                again = self._asked_again(dict(zip(due, answers, strict=True)))
         except UnavailableError as error:
             for question in due:
                 question.heard(error)
@@ -199,6 +209,18 @@ class Queues:
         except PaxosBlockError as error:
             return [error] * len(messages)
 
+    def _asked_again(self, answers: dict[QueuedQuestion, Heard]) -> dict[QueuedQuestion, float]:
+        """Take the answers; return the questions to ask again, and after how many seconds."""
+        again: dict[QueuedQuestion, float] = {}
+        for question, answer in answers.items():
+            if answer is None:
+                question.alone, again[question] = True, 0.0
+                continue
+            question.asked += 1
+            if not question.heard(answer) and question.asked < len(self._pauses_s):
+                again[question] = self._pauses_s[question.asked - 1]
+        return again
+
     def _give_up(self, queue: _Queue) -> None:
         waiting, queue.waiting, queue.failures = queue.waiting, [], 0
         for _, _, question in waiting:
@@ -207,19 +229,6 @@ class Queues:
     def _end(self, question: QueuedQuestion) -> None:
         self._count -= 1
         question.ended()
-
-
-def _asked_again(answers: dict[QueuedQuestion, Heard]) -> dict[QueuedQuestion, float]:
-    """Take the answers; return the questions to ask again, and after how many seconds."""
-    again: dict[QueuedQuestion, float] = {}
-    for question, answer in answers.items():
-        if answer is None:
-            question.alone, again[question] = True, 0.0
-            continue
-        question.asked += 1
-        if not question.heard(answer) and question.asked < len(PAUSES_S):
-            again[question] = PAUSES_S[question.asked - 1]
-    return again
 
 
 def _now_s() -> float:
