@@ -125,6 +125,10 @@ class ShippedDataNode:
         """End it and its wires."""
         await self.kill()
         await self._wires.aclose()
+        await wait_until_async(
+            lambda: not (self.wire.connections or self._to_namenode.connections),
+            what="the connections of a DataNode to end",
+        )
 
     async def _is_heard(self, _method: str) -> bool:
         return not self.silent
@@ -166,6 +170,7 @@ class ShippedCluster:
         self._configs, self._folder, self._config = configs, folder, config
         self._real = LISTEN
         self._sealing: asyncio.Task[BlockView] | None = None
+        self._proxy: CallsProxy | None = None
         self._namenode, self._all = AsyncExitStack(), AsyncExitStack()
         self._observer: AsyncClient
 
@@ -177,7 +182,7 @@ class ShippedCluster:
         """Serve, and wait until the NameNode has heard of all DataNodes."""
         self._loop = asyncio.get_running_loop()
         await self.start_namenode()
-        proxy = CallsProxy(
+        proxy = self._proxy = CallsProxy(
             self._real,
             call=self._heard,
             answer=self._arrives,
@@ -218,6 +223,11 @@ class ShippedCluster:
             await asyncio.wait([self._sealing])
         await self._all.aclose()
         await self.stop_namenode()
+        if self._proxy is not None:
+            proxy = self._proxy
+            await wait_until_async(
+                lambda: not proxy.connections, what="the connections of clients to end"
+            )
 
     async def _all_registered(self) -> bool:
         call = self._observer._session.namenodes.call
