@@ -350,11 +350,20 @@ class Checker:
                     for each in left
                     if _is_whole(each, record) and not self._is_hurt(each, block)
                 ]
-                if not sound:
+                losing = frozenset(one for one, each in there.items() if lost(each))
+                if not sound or self._may_choose_badly(block, losing):
                     return False
             elif len(left) < max(1, len(record.members) - 1, min(2, len(there))):
                 return False
         return True
+
+    def _may_choose_badly(self, block: BlockId, harmed: frozenset[StorageId]) -> bool:
+        """True if a block has more members than its file asks for, and as many of them are bad
+        without the NameNode's knowledge, with those `harmed` now: it may keep just these."""
+        wanted = self.blocks[block]
+        members = frozenset(wanted.record.members)
+        unknown = harmed | self._lost_just_now() | self._unnoticed.get(block, frozenset())
+        return len(members) > wanted.replication <= len(unknown & members)
 
     def holds_any(self, machine: Machine) -> bool:
         """True if a member of a block is on this machine."""
@@ -385,7 +394,11 @@ class Checker:
             if wanted.record.finalized and not any(self.is_damaged(block, one) for one in whole):
                 members = [one for one in whole if one in wanted.record.members]
                 if len(members) >= 2:
-                    found += [(block, self.held[block][one]) for one in members]
+                    found += [
+                        (block, self.held[block][one])
+                        for one in members
+                        if not self._may_choose_badly(block, frozenset({one}))
+                    ]
         return found
 
     # -- a backup that was brought back -----------------------------------------------------------
