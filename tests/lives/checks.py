@@ -92,8 +92,8 @@ class Checker:
     cluster: Cluster
     blocks: dict[BlockId, Wanted] = field(default_factory=dict)
     held: dict[BlockId, dict[StorageId, Held]] = field(default_factory=dict)
-    damaged: set[tuple[File, BlockId]] = field(default_factory=set)
-    """Replicas whose bytes the world damaged, each by its file and block."""
+    damaged: dict[tuple[File, BlockId], int] = field(default_factory=dict)
+    """Replicas whose bytes the world damaged, each by its file and block, and the place of one."""
     damaged_meta: dict[tuple[File, BlockId], bytes] = field(default_factory=dict)
     """Those whose metadata it damaged, and what that was afterwards: it is replaced as a whole, and
     its file may be written again."""
@@ -125,6 +125,9 @@ class Checker:
     def look(self) -> None:
         """See what is there now, and that nothing took a whole replica away but the world."""
         self._see()
+        for (file, block), place in tuple(self.damaged.items()):
+            if place >= len(file.data):
+                del self.damaged[file, block]  # what comes there later is sound
         self.counts["looks"] += 1
         lost_just_now, whole = self._lost_just_now(), self._all_whole()
         hurt = self._hurt_blocks()
@@ -214,11 +217,10 @@ class Checker:
     def _follow_copy(self, block: BlockId, before: Held | None, now: Held) -> None:
         """A file that a snapshot of the volume has, too, is copied before more is written into it:
         with what the world damaged."""
-        if before is None or (before.file, block) not in self.damaged:
+        if before is None or before.file is None or (before.file, block) not in self.damaged:
             return
-        assert before.file is not None, "it is damaged"
         if now.file is not None and now.file.data.startswith(before.file.data):
-            self.damaged.add((now.file, block))
+            self.damaged[now.file, block] = self.damaged[before.file, block]
 
     def _forget(self, machine: Machine, block: BlockId, storage: StorageId) -> None:
         replicas = self.held[block]
@@ -293,7 +295,10 @@ class Checker:
         spoiled = None if meta is None else self.damaged_meta.get((meta, block))
         if meta is not None and spoiled is not None and spoiled == bytes(meta.data):
             return True
-        return (held.file, block) in self.damaged
+        if held.file is None or (place := self.damaged.get((held.file, block))) is None:
+            return False
+        # A cut (K8) takes damage away that is behind it.
+        return place in (held.place or range(len(held.file.data)))
 
     def kill(self, machine: Machine, *, power_cut: bool) -> None:
         """End a process: what is damaged on its disk stays so."""
@@ -314,10 +319,9 @@ class Checker:
     def copied(self, before: SimulatedDisk, now: SimulatedDisk) -> None:
         """The files of one disk are on another one: what was damaged there is damaged here."""
         paths = {file: path for path, file in before.names_now.items()}
-        places = [(paths[file], block) for file, block in self.damaged if file in paths]
-        self.damaged |= {
-            (now.names_now[path], block) for path, block in places if path in now.names_now
-        }
+        for (file, block), place in tuple(self.damaged.items()):
+            if file in paths and paths[file] in now.names_now:
+                self.damaged[now.names_now[paths[file]], block] = place
         for (file, block), spoiled in tuple(self.damaged_meta.items()):
             if file in paths and paths[file] in now.names_now:
                 self.damaged_meta[now.names_now[paths[file]], block] = spoiled

@@ -244,12 +244,13 @@ class Trouble:
             block, held, file, place = self.rng.choice(found[kind])
             self._happens(kind, held.machine.name, str(block))
             self.world.pairs.lasts(held.machine.scrub_period_s)
-            file.data[self.rng.choice(place)] ^= 1 << self.rng.randrange(8)
+            damaged = self.rng.choice(place)
+            file.data[damaged] ^= 1 << self.rng.randrange(8)
             file.settle()
             if file is held.meta:
                 self.checker.damaged_meta[file, block] = bytes(file.data)
             else:
-                self.checker.damaged.add((file, block))
+                self.checker.damaged[file, block] = damaged
 
     def _pause(self) -> None:
         machine = self._victim()

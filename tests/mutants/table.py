@@ -779,8 +779,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "who left is told again what the others are told",
         "blocks/finalizer.py",
-        "        self._spreading.pop((block, storage), None)\n        self._replicas.forget",
-        "        self._replicas.forget",
+        "        self._spreading.pop((block, storage), None)\n        self._answered",
+        "        self._answered",
         "tests/namenode/test_reducer.py",
     ),
     _recovery(
@@ -2081,7 +2081,7 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "a page in a browser may call under a name of its own",
         "net/port/own_names.py",
-        "        return host in self._hosts\n",
+        "        return is_address or host in self._hosts\n",
         "        return True\n",
         "tests/net/test_rpc.py",
     ),
@@ -2102,15 +2102,15 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "what was decided on a trail does not expect that it stays open",
         "namenode/catalog/draft.py",
-        "        self._expect = read | self._expect\n",
-        "",
+        "            expect.setdefault(key, found)\n",
+        "            pass\n",
         TRAILS,
     ),
     _node(
         "a draft follows a trail through what it has changed itself",
         "namenode/catalog/draft.py",
-        "changed = self._changes and not read.keys().isdisjoint(self._changes)",
-        "changed = False",
+        "if not self._changes.keys().isdisjoint(read) or not are_still(self._read, read):",
+        "if not are_still(self._read, read):",
         TRAILS,
     ),
     _node(

@@ -73,7 +73,7 @@ def _new_tag(earlier: tuple[int, ...]) -> int:
 class Gets(Protocol):
     """A view, or the table of one."""
 
-    def get(self, key: bytes) -> Versioned:
+    def get(self, key: bytes, /) -> Versioned:
         """Return the value of `key`."""
 
 
