@@ -397,6 +397,24 @@ async def test_the_file_of_an_empty_last_block_lacks_nothing(cluster: Cluster) -
     assert found.condition is Condition.UNCLEAR
 
 
+async def test_a_block_of_a_backup_may_be_at_each_storage_that_has_not_told_what_it_holds(
+    cluster: Cluster,
+) -> None:
+    """It may have moved there since: `fsck --delete-corrupt` must not delete its file."""
+    record = await cluster.file()
+    cluster.back_up()
+    for acceptor in cluster.network.reach.values():
+        acceptor.replicas.clear()
+    await cluster.restore()
+    await cluster.leave_safe_mode()
+    assert await findings(cluster) == [Condition.MISSING]
+    await cluster.scene.register(FOURTH, report=False, incarnation="run-2")
+    assert await findings(cluster) == [Condition.UNCLEAR]
+    await cluster.scene.report(FOURTH)
+    assert await findings(cluster) == [Condition.MISSING]
+    assert (await cluster.record(record.block)).restored
+
+
 async def test_a_word_ends_the_empty_last_block_of_a_closed_file(cluster: Cluster) -> None:
     empty = await an_empty_last_block(cluster)
     before = await recovered(cluster)

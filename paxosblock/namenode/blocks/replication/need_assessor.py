@@ -72,6 +72,8 @@ class NeedAssessor:
             for each in sorted(known.union(record.members))
             if (_may_tell(view, each) if each in known else may_be_back(view.place(each)))
         )
+        if not view.all_told:  # it may have moved since, to any of the others
+            may_have = may_have or record.members
         if record.finalized:
             whole, damaged = replicas.whole(record), replicas.damaged(record)
             need = of_restored(assess(record, demand.wanted, whole, view, damaged), may_have)

@@ -47,13 +47,15 @@ class StorageView:
     """All storages at one moment; `unknown` stands for those never heard from.
 
     `racks` is the number of racks with a DataNode in service. At least `min_live` replicas should
-    be on DataNodes that are not in maintenance.
+    be on DataNodes that are not in maintenance. `all_told` is False while one that registered,
+    and is not lost, has not told all that it holds.
     """
 
     places: Mapping[StorageId, StoragePlace]
     racks: int = 1
     unknown: StoragePlace = NOWHERE
     min_live: int = 1
+    all_told: bool = True
 
     def place(self, storage: StorageId) -> StoragePlace:
         """Return the place of a storage."""

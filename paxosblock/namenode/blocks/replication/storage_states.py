@@ -42,7 +42,7 @@ def view_storages(
 ) -> StorageView:
     """Return the state of all storages."""
     places: dict[StorageId, StoragePlace] = {}
-    racks = set()
+    racks, all_told = set(), True
     for node in datanodes:
         dead_s = datanodes.dead_for_s(node, now_s)
         asked = _ASKED[datanodes.admin.state(node.node, now_s)]
@@ -55,6 +55,7 @@ def view_storages(
             complete = datanodes.has_reported(storage)
             place = _place(node, asked, dead_s, patience, complete=complete)
             places[storage] = place
+            all_told &= complete or place.state is StorageState.LOST
             if place.live and asked is StorageState.IN_SERVICE:
                 racks.add(place.rack)
     for name, record in datanodes.admin.records(now_s):
@@ -63,7 +64,7 @@ def view_storages(
     begun_s = now_s - patience.since_s
     known = begun_s >= patience.dead_after_s + patience.replicate_after_s
     unknown = NOWHERE if known else StoragePlace("", StorageState.AWAY, live=False)
-    return StorageView(places, len(racks), unknown, min_live)
+    return StorageView(places, len(racks), unknown, min_live, all_told)
 
 
 def _place(
