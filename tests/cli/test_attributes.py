@@ -83,3 +83,12 @@ def test_a_name_of_another_kind_is_refused_in_one_line(fs: Paxosblock, folder: s
     assert (result.code, len(result.err.splitlines())) == (1, 1)
     assert result.err.startswith(f"setfattr: '{folder}': 'colour' is no name of an attribute")
     assert "it begins with user. or trusted." in result.err
+
+
+def test_the_synchronous_client_asks_for_those_that_are_named(client: Client, folder: str) -> None:
+    path = f"{folder}/a"
+    write(client, path, b"abc")
+    client.set_attributes(path, {"user.a": b"1", "user.b": b"2"})
+    assert client.get_attributes(path, "user.b") == {"user.b": b"2"}
+    status, found = client.stat_with_attributes(path, "user.a")
+    assert (status.path, status.size, found) == (path, 3, {"user.a": b"1"})

@@ -185,6 +185,7 @@ def _work(node: Method) -> tuple[str, ...]:
     assert node.returns is not None
     returned, asked = ast.unparse(node.returns), f"self._async.{node.name}"
     plain = [argument.arg for argument in node.args.args[1:]]
+    plain += [] if node.args.vararg is None else [f"*{node.args.vararg.arg}"]
     given = [*plain, *(f"{each.arg}={each.arg}" for each in node.args.kwonlyargs)]
     if returned.startswith("Iterator["):
         return (f"        return self._iterate({asked}({', '.join(given)}))",)

@@ -499,14 +499,14 @@ class Client(ClientBase):
             NotFoundError: there is nothing at `path`.
             InvalidRequestError: no attribute is called so.
         """
-        return self._run(self._async.get_attributes, path, at=at)
+        return self._run(self._async.get_attributes, path, *names, at=at)
 
     def stat_with_attributes(
         self, path: AnyPath, *names: str, at: When | None = None
     ) -> tuple[FileStatus, dict[str, bytes]]:
         """Return what is at a path and, of the same moment, attributes of it: as `stat` and
         `get_attributes`, in one call, and raising as the latter."""
-        return self._run(self._async.stat_with_attributes, path, at=at)
+        return self._run(self._async.stat_with_attributes, path, *names, at=at)
 
     def set_times(self, path: AnyPath, modified_s: float) -> FileStatus:
         """Say when a file or directory was changed last; return what it is then.
