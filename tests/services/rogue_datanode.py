@@ -206,5 +206,7 @@ def lying(send: Callable[..., None], switch: Path) -> Callable[..., None]:
 
 if __name__ == "__main__":
     spoiled = lying(FrameConnection.send, Path(sys.argv.pop(1)))
-    FrameConnection.send = spoiled  # type: ignore[method-assign]  # the whole of the lie
+    # The whole of the lie; what is sent soon is sent at once.
+    FrameConnection.send = spoiled  # type: ignore[method-assign]  # both ways out, here
+    FrameConnection.send_soon = spoiled  # type: ignore[method-assign]  # and here
     main()

@@ -311,6 +311,8 @@ def test_a_block_that_too_few_members_can_end_is_told_until_they_are_back(
         out.hflush()
         _, *away = faulty.datanodes
         for node in away:
+            node.pause()  # else the block may be ended with one of them, as the other is gone
+        for node in away:
             node.kill()
         wait_until(lambda: "DataNodeDead" in firing(faulty, rules), what="their death to be known")
         with pytest.raises(NotReadyError):
