@@ -234,8 +234,9 @@ class DataNode:
                     await volume.enter(cluster)
 
     def timelines(self) -> tuple[Timeline, ...]:
-        """Return the timelines of the volumes that ever had a snapshot, for a NameNode."""
-        identities = (volume.identity for volume in self.volumes)
+        """Return the timelines of the volumes that ever had a snapshot, for a NameNode; of one that
+        failed none is needed, and it can note no more that it was taken in."""
+        identities = (volume.identity for volume in self.volumes if not volume.failed)
         return tuple(
             Timeline(each.storage, each.timeline, each.before)
             for each in identities

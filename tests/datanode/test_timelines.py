@@ -68,6 +68,21 @@ async def test_an_upgraded_or_rolled_back_node_says_nothing_before_it_was_taken_
             assert (await listener.hears(Register)).timelines == ()
 
 
+async def test_a_volume_that_fails_before_it_was_taken_in_keeps_none_of_the_others_out(
+    tmp_path: Path,
+) -> None:
+    """It cannot note that any more, so the node would refuse all until it is started again."""
+    folders = tmp_path / "a", tmp_path / "b"
+    async with running(*folders, upgrade=True) as node, stream_to(node) as (channel, _, _):
+        sound, broken = node.volumes
+        await sound.be_taken_in()
+        asked = Envelope(sound.storage, Read(BLOCK))
+        with pytest.raises(NotReadyError, match=UNHEARD):
+            await channel.call(asked, block=BLOCK, timeout_s=10)
+        broken.fail(OSError("gone"))
+        assert isinstance(await channel.call(asked, block=BLOCK, timeout_s=10), Nack)
+
+
 async def test_a_report_says_whether_a_snapshot_is_kept_also_once_it_was_removed_meanwhile(
     tmp_path: Path,
 ) -> None:

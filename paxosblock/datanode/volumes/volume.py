@@ -347,8 +347,8 @@ class Volume:
     @property
     def outside(self) -> bool:
         """True while no NameNode has said that it knows the storage in its timeline: until then
-        nothing may be promised or reported in its name."""
-        return bool(self.identity.before)
+        nothing may be promised or reported in its name. In that of one that failed nothing is."""
+        return bool(self.identity.before) and not self.failed
 
     async def be_taken_in(self) -> None:
         """Note that the cluster knows the storage as it is. Raises as `run`."""
