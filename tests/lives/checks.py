@@ -26,7 +26,8 @@ from paxosblock.datanode.volumes.volume import Volume
 from paxosblock.journal.record_log import RecordLog, RecordPosition
 from paxosblock.journal.segment import RECORD_BYTES
 from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
+from paxosblock.namenode.catalog.members import owner_of
+from paxosblock.namenode.catalog.records import BlockEntry, decode_entry
 from paxosblock.namenode.kv.interface import View
 from paxosblock.net.wire import record_start
 from paxosblock.protocol.chunk_log import ChunkLog
@@ -494,14 +495,13 @@ class Checker:
 
 
 def catalog_blocks(view: View) -> Iterator[tuple[BlockId, Wanted]]:
-    """Yield the blocks that belong to files, as the NameNodes have decided."""
+    """Yield the blocks that belong to files, as the NameNodes have decided; also to one that was
+    deleted and is kept, as a snapshot shows it."""
     for _, value in view.scan(*keys.BLOCKS):
         entry: BlockEntry = decode_entry(value.value)
-        inode = view.get(keys.inode(entry.file))
-        if not inode.exists:
+        file = owner_of(view, entry.file)
+        if file is None:
             continue  # it was deleted, and is being swept
-        file = decode_inode(inode.value)
-        assert isinstance(file, FileInode)
         yield entry.record.block, Wanted(entry.record, file.replication, entry.file)
 
 
