@@ -154,8 +154,8 @@ class Volumes:
             self.life.cluster.start(copy)
             end_s = self.life.loop.now + self.rng.uniform(0.5, COPY_LIVES_S)
             while self.life.loop.now < end_s:
-                if not all(_hears(each, machine.address) for each in known_at):
-                    known_at = []  # the others may go by what that one records
+                if not all(self._hears(each, machine.address) for each in known_at):
+                    break  # the copy would be believed
                 await self.life.loop.pass_time(POLL_S)
                 if {*known_at} & {*self.where_known(copy.address)}:
                     self.life.world.mistake(f"{copy.name} is taken for {machine.name}, which lives")
@@ -167,6 +167,17 @@ class Volumes:
         """Return the NameNodes that know a DataNode at this address."""
         nodes = [seat.node for seat in self.life.cluster.namenodes.seats if seat.node is not None]
         return [each for each in nodes if any(one.address == address for one in each.datanodes)]
+
+    def _hears(self, namenode: NameNode, address: str) -> bool:
+        """Return whether the DataNode at this address cannot count as dead before the next look."""
+        seats = [each for each in self.life.cluster.namenodes.seats if each.node is namenode]
+        here = [each for each in namenode.datanodes if each.address == address]
+        return not any(
+            seat.host is not None
+            and namenode.datanodes.dead_for_s(each, seat.host.clock()) > -2 * POLL_S
+            for seat in seats
+            for each in here
+        )
 
     def resting(self) -> list[Machine]:
         """Return the machines that are up and reach everybody."""
@@ -193,13 +204,6 @@ class Volumes:
             data[place] ^= 1 << self.rng.randrange(8)
             machine.disk.names_now[path].settle()
         self.start(machine)
-
-
-def _hears(namenode: NameNode, address: str) -> bool:
-    """Return whether the DataNode at this address cannot count as dead before the next look."""
-    now_s, datanodes = namenode.clock_s(), namenode.datanodes
-    here = [each for each in datanodes if each.address == address]
-    return all(datanodes.dead_for_s(each, now_s) < -POLL_S for each in here)
 
 
 def taken(disk: SimulatedDisk, folder: Path) -> bool:
