@@ -70,5 +70,5 @@ def test_a_reader_that_stalls_holds_up_no_other_backup_and_no_room(tmp_path: Pat
             assert found is not None
             assert len(found) > 8 * MIB
         wait_until(lambda: not copies(), what="the copies to be removed")
-        assert "took nothing for 10 s" in namenode.log.read_text()
+        wait_until(lambda: "took nothing for 10 s" in namenode.log.read_text(), what="the reason")
         assert "Traceback" not in namenode.log.read_text()
