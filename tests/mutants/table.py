@@ -779,8 +779,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "who left is told again what the others are told",
         "blocks/finalizer.py",
-        "        self._spreading.pop((block, storage), None)\n        self._answered",
-        "        self._answered",
+        "        self._stop_telling(block, storage)\n        self._replicas.forget",
+        "        self._replicas.forget",
         "tests/namenode/test_reducer.py",
     ),
     _recovery(

@@ -80,6 +80,14 @@ class Cluster:
         self.scene = await new_scene(network=self.network, store=store)
         await self.enough_is_reported()
 
+    async def restore_without_replicas(self) -> None:
+        """Bring back what is there now, with no replica left; the operator leaves safe mode."""
+        self.back_up()
+        for acceptor in self.network.reach.values():
+            acceptor.replicas.clear()
+        await self.restore()
+        await self.leave_safe_mode()
+
     async def enough_is_reported(self) -> None:
         """The wait for reports ends, as an operator's word would end it."""
         self.scene.node.safe_mode.leave()
@@ -402,11 +410,7 @@ async def test_a_block_of_a_backup_may_be_at_each_storage_that_has_not_told_what
 ) -> None:
     """It may have moved there since: `fsck --delete-corrupt` must not delete its file."""
     record = await cluster.file()
-    cluster.back_up()
-    for acceptor in cluster.network.reach.values():
-        acceptor.replicas.clear()
-    await cluster.restore()
-    await cluster.leave_safe_mode()
+    await cluster.restore_without_replicas()
     assert await findings(cluster) == [Condition.MISSING]
     await cluster.scene.register(FOURTH, report=False, incarnation="run-2")
     assert await findings(cluster) == [Condition.UNCLEAR]
@@ -472,11 +476,7 @@ async def test_a_block_of_which_something_was_decided_is_never_ended_empty(
     cluster: Cluster,
 ) -> None:
     record = await cluster.file()
-    cluster.back_up()
-    for acceptor in cluster.network.reach.values():
-        acceptor.replicas.clear()
-    await cluster.restore()
-    await cluster.leave_safe_mode()
+    await cluster.restore_without_replicas()
     with pytest.raises(NotReadyError, match="was decided of it before the backup"):
         await recovered(cluster, record.block)
     assert (await cluster.record(record.block)).restored

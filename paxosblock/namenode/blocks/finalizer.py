@@ -94,8 +94,7 @@ class Finalizer:
         """Tell no further member of this version: an APPEND is being set up, and K7 or K9, which
         ends it, tells the members."""
         for member in record.members:
-            self._spreading.pop((record.block, member), None)
-            self._answered.pop((record.block, member), None)
+            self._stop_telling(record.block, member)
 
     def tell(self, record: BlockRecord, member: StorageId, pause_s: float = 0.0) -> None:
         """P5 for one member after `pause_s` seconds, unless that is under way."""
@@ -128,8 +127,7 @@ class Finalizer:
         self._datanodes.note_ended(record.block, record.members, 0)
         self._replicas.forget_block(record.block)
         for member in record.members:
-            self._spreading.pop((record.block, member), None)
-            self._answered.pop((record.block, member), None)
+            self._stop_telling(record.block, member)
             if sent:
                 self.delete(record.block, member, record.generation)
 
@@ -138,8 +136,7 @@ class Finalizer:
 
         If it is not, its report is judged when it is back.
         """
-        self._spreading.pop((block, storage), None)
-        self._answered.pop((block, storage), None)
+        self._stop_telling(block, storage)
         self._replicas.forget(block, storage)
         if live:
             self.delete(block, storage, up_to)
@@ -210,6 +207,11 @@ class Finalizer:
             event, detail = describe(answer)
         self._history.add(asked.block, asked.up_to_generation, event, storage, detail)
         return True
+
+    def _stop_telling(self, block: BlockId, storage: StorageId) -> None:
+        """Ask no more what waits to be asked, and take no report for what was answered."""
+        self._spreading.pop((block, storage), None)
+        self._answered.pop((block, storage), None)
 
     def _end_telling(self, record: BlockRecord, member: StorageId) -> None:
         block = record.block
