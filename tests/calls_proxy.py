@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.message_frames import MessageFrameKind, MessageFrames, pack
 from paxosblock.net.wire import encode_error
-from tests.waiting import until_one_ends, wait_until_async
+from tests.waiting import PATIENCE_S, until_one_ends
 
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Seen = Callable[[str], Awaitable[bool]]
 """Hears the method of a call; False: it goes no further, and the connection ends."""
 
@@ -39,10 +40,8 @@ class CallsProxy:
         self._target, self._request = target, request
         self._change, self._refusal = change, refusal
         self._call, self._answer = call, answer
-        self.connections = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
         ends = [writer]
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # one of the ends is gone
             host, _, port = self._target.rpartition(":")
@@ -53,7 +52,6 @@ class CallsProxy:
             end.close()
             with contextlib.suppress(OSError):
                 await end.wait_closed()
-        self.connections -= 1
 
     async def _pass_on(
         self,
@@ -111,9 +109,19 @@ class CallsProxy:
 
 
 @contextlib.asynccontextmanager
-async def served(proxy: CallsProxy) -> AsyncIterator[str]:
-    """Let a proxy serve, and yield its address."""
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    async with server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    await wait_until_async(lambda: not proxy.connections, what="the connections to end")
+async def served(serve: Serve) -> AsyncIterator[str]:
+    """Let a proxy `serve` connections, and yield its address; wait in the end until the last of
+    them has ended, and any that was accepted and whose `serve` had not begun."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    # Begun while the server listens: of one that is closed Python 3.11 waits for nothing.
+    ended = asyncio.ensure_future(server.wait_closed())
+    (listening,) = server.sockets
+    try:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        # A connection counts two turns of the loop after it was accepted.
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(2):
+            await asyncio.sleep(0)
+        server.close()
+        await asyncio.wait_for(ended, PATIENCE_S)

@@ -34,7 +34,7 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode import namenode_server as namenode
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, BlockState, ReplicaState, StorageId
-from tests.calls_proxy import CallsProxy
+from tests.calls_proxy import CallsProxy, served
 from tests.client.wire import Wire
 from tests.waiting import PATIENCE_S, wait_until_async
 
@@ -55,12 +55,6 @@ DATANODE: Final = DataNodeConfig(
 NEAR: Final = "here"
 """The machine of the first DataNode: the first replica of what a client with `host=NEAR` writes is
 made there."""
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-async def _listening(serve: Serve) -> tuple[str, asyncio.Server]:
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}", server
 
 
 class ShippedDataNode:
@@ -88,8 +82,9 @@ class ShippedDataNode:
     async def start(self, boot: str | None = None) -> None:
         """Serve, behind the same wire as before; with a `boot`, the machine was off meanwhile."""
         if not self.address:
-            self._namenode = await self._listen(self._to_namenode.serve)
-            self.address = await self._listen(self.wire.serve)
+            enter = self._wires.enter_async_context
+            self._namenode = await enter(served(self._to_namenode.serve))
+            self.address = await enter(served(self.wire.serve))
         process = datanode.running(
             self.config,
             listen=LISTEN,
@@ -125,18 +120,9 @@ class ShippedDataNode:
         """End it and its wires."""
         await self.kill()
         await self._wires.aclose()
-        await wait_until_async(
-            lambda: not (self.wire.connections or self._to_namenode.connections),
-            what="the connections of a DataNode to end",
-        )
 
     async def _is_heard(self, _method: str) -> bool:
         return not self.silent
-
-    async def _listen(self, serve: Serve) -> str:
-        address, server = await _listening(serve)
-        self._wires.callback(server.close)
-        return address
 
 
 class ShippedCluster:
@@ -170,8 +156,7 @@ class ShippedCluster:
         self._configs, self._folder, self._config = configs, folder, config
         self._real = LISTEN
         self._sealing: asyncio.Task[BlockView] | None = None
-        self._proxy: CallsProxy | None = None
-        self._namenode, self._all = AsyncExitStack(), AsyncExitStack()
+        self._namenode, self._proxy, self._all = (AsyncExitStack() for _ in range(3))
         self._observer: AsyncClient
 
     def from_thread(self, work: Coroutine[Any, Any, R]) -> R:
@@ -182,7 +167,7 @@ class ShippedCluster:
         """Serve, and wait until the NameNode has heard of all DataNodes."""
         self._loop = asyncio.get_running_loop()
         await self.start_namenode()
-        proxy = self._proxy = CallsProxy(
+        proxy = CallsProxy(
             self._real,
             call=self._heard,
             answer=self._arrives,
@@ -190,8 +175,7 @@ class ShippedCluster:
             change=self._changed,
             refusal=lambda: self.refusal,
         )
-        self.address, server = await _listening(proxy.serve)
-        self._all.callback(server.close)
+        self.address = await self._proxy.enter_async_context(served(proxy.serve))
         for number, config in enumerate(self._configs):
             name = f"datanode-{number}"
             node = ShippedDataNode(name, self._folder / name, self._real, config)
@@ -223,11 +207,7 @@ class ShippedCluster:
             await asyncio.wait([self._sealing])
         await self._all.aclose()
         await self.stop_namenode()
-        if self._proxy is not None:
-            proxy = self._proxy
-            await wait_until_async(
-                lambda: not proxy.connections, what="the connections of clients to end"
-            )
+        await self._proxy.aclose()
 
     async def _all_registered(self) -> bool:
         call = self._observer._session.namenodes.call

@@ -101,11 +101,6 @@ class Wire:
     """Frames that it said in streams, without beats."""
     _connections: dict[asyncio.Task[None], asyncio.Event] = field(default_factory=dict)
 
-    @property
-    def connections(self) -> int:
-        """The number of connections that are open."""
-        return len(self._connections)
-
     def heal(self) -> None:
         """End all faults, and let all go that waits, also on connections that hung."""
         self.faults = Faults()

@@ -87,7 +87,7 @@ def kill_in(
 
     async def run() -> None:
         proxy = CallsProxy(cluster.addresses[0], call=killer.call, answer=killer.answer)
-        async with served(proxy) as address:
+        async with served(proxy.serve) as address:
             await asyncio.to_thread(serve, address)
 
     def serve(address: str) -> None:

@@ -64,7 +64,7 @@ async def losing(
 async def proxied(leader: Node, loss: Loss) -> AsyncIterator[tuple[str, LosingProxy]]:
     """A `LosingProxy` in front of the leader, and its address."""
     proxy = LosingProxy(leader.address, loss)
-    async with served(proxy) as address:
+    async with served(proxy.serve) as address:
         yield address, proxy
 
 

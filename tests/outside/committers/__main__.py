@@ -267,7 +267,7 @@ async def compared(name: str, count: int, seed: int) -> bool:
 
     with tempfile.TemporaryDirectory(prefix="paxosblock-") as scratch, LocalCluster() as cluster:
         proxy = CallsProxy(cluster.addresses[0], call=killer.call, answer=killer.answer)
-        async with served(proxy) as address:
+        async with served(proxy.serve) as address:
             return await asyncio.to_thread(run, cluster, Path(scratch), address)
 
 
